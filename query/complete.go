@@ -49,6 +49,7 @@ type call struct {
 	*xrpc.Query
 
 	server *Server
+	begin  func(v *algebra.Evaluation) // if set, it prepares the evaluation
 }
 
 // evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
@@ -58,6 +59,9 @@ func (q *call) evaluate(ctx context.Context, e *language.Expr, needs []evidence.
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {
 			return err
+		}
+		if q.begin != nil {
+			q.begin(v)
 		}
 		v.Begin()
 		if err := q.rests(sn, c, func(cl *claim) error { return cl.on(v, needs) }); err != nil {

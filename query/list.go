@@ -72,13 +72,13 @@ func list(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.begin = func(v *algebra.Evaluation) { v.Exact = exact }
 	out := listAnswer{Type: e.Type().String()}
 	needs := evidence.Of(&l.e.Root)
 	if l.via != nil { // the order depends on each member's own set
-		needs = append(needs, evidence.Ranking(&l.e.Root, *l.via, language.Window{}, language.Weighing{})...)
+		needs = append(needs, evidence.Sizes(&l.e.Root, *l.via)...)
 	}
 	err = q.evaluate(ctx, l.e, needs, &out.caveats, func(v *algebra.Evaluation) error {
-		v.Exact = exact
 		set, total, err := v.Result()
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		for i := range dids {
 			dids[i].Is = dict.DID
 		}
-		_, err := (&call{&xrpc.Query{Store: s.store, Words: s.words}, s}).relate(t.Context(), sn, dids, make([]relationship, 1))
+		_, err := (&call{Query: &xrpc.Query{Store: s.store, Words: s.words}, server: s}).relate(t.Context(), sn, dids, make([]relationship, 1))
 		return err
 	})
 	if err != nil {

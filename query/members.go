@@ -49,7 +49,7 @@ func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 // members evaluates a set, and writes its members as lines of JSON.
 func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) error {
 	ctx := r.Context()
-	q := &call{&xrpc.Query{Values: r.URL.Query(), MaxExpr: language.MaxExpr}, s}
+	q := &call{Query: &xrpc.Query{Values: r.URL.Query(), MaxExpr: language.MaxExpr}, server: s}
 	s.prepare(ctx, q.Query, w, r, new(xrpc.Method))
 	defer q.Work.Leave()
 	e, err := q.Set()

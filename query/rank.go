@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"skein.blue/graph/ask"
 	"skein.blue/query/algebra"
 	"skein.blue/query/evidence"
 	"skein.blue/query/language"
@@ -33,8 +32,7 @@ type rankAnswer struct {
 
 func (a *rankAnswer) table() *table { return tableOf(a.Items, a.Cursor, nil) }
 
-// ranked expands every member of a set along an edge, and counts how often each
-// result occurs.
+// ranked returns the results of a ranking, in order.
 func ranked(ctx context.Context, q *call) (any, error) {
 	now := time.Now()
 	r, err := rank.Read(q.Query, now)
@@ -55,39 +53,41 @@ func ranked(ctx context.Context, q *call) (any, error) {
 		}
 		r.After = &after
 	}
-	out := rankAnswer{Type: r.Via.Is.String()}
-	q.Boolean("proof")
-	err = q.View(ctx, func(sn *ask.View) error {
+	root, place := &r.Expr.Root, rank.Place{} // of the next page
+	needs := evidence.Of(root)
+	switch r.By {
+	case language.ByShare:
+		needs = append(needs, evidence.Need{Everybody: root, Window: root.Window, Kind: root.Kind})
+	case language.ByLift: // the number of accounts counts, too
+		needs = append(needs, evidence.Need{Everybody: root, Kind: root.Kind})
+	}
+	q.begin = func(v *algebra.Evaluation) { place.Late = r.Begin(v, q.Work) }
+	out := rankAnswer{Type: root.Is.String()}
+	err = q.evaluate(ctx, r.Expr, needs, &out.caveats, func(v *algebra.Evaluation) error {
 		out.Items = []rankItem{}
-		if err := q.rests(sn, &out.caveats, func(cl *claim) error { return cl.ranking(ctx, &r) }); err != nil {
-			return err
-		}
-		standing, err := rank.Rank(ctx, sn, q.Work, r)
+		standing, err := rank.Rank(v, q.Work, r)
 		if err != nil {
 			return err
 		}
-		out.sampled(standing.Sampled)
-		if r.By == rank.ByShare || r.By == rank.ByLift {
+		if r.By == language.ByShare || r.By == language.ByLift {
 			out.Of, out.Accounts = &standing.Of, &standing.Accounts
 		}
-		var last rank.Result
 		more, err := standing.Page(r, func(e *rank.Result, member string) {
 			item := rankItem{Member: member, Count: e.Count}
-			switch last = *e; r.By {
-			case rank.ByShare:
+			switch place.Result = *e; r.By {
+			case language.ByShare:
 				item.Total, item.Share = &e.Total, new(standing.Score(r.By, e))
-			case rank.ByLift:
+			case language.ByLift:
 				item.Total, item.Lift = &e.Total, new(standing.Score(r.By, e))
-			case rank.ByScore:
-				if item.Score = new(uint64(math.Round(e.Score * 1e9))); r.Damp > 0 {
+			case language.ByScore:
+				if item.Score = new(uint64(math.Round(min(e.Score*1e9, 1<<62)))); r.Damp > 0 {
 					item.Total = &e.Total
 				}
 			}
 			out.Items = append(out.Items, item)
 		})
-		if more {
-			place := rank.Place{Result: last, Late: standing.Late} // without an age, the same page has the same cursor
-			if r.HasAge(q.Query) {
+		if more { // without an age, the same page has the same cursor
+			if r.Expr.HasAge {
 				place.Micros = uint64(now.UnixMicro())
 			}
 			out.Cursor = rank.SealPlace(q.Cursors, question, place)
@@ -95,35 +95,4 @@ func ranked(ctx context.Context, q *call) (any, error) {
 		return err
 	})
 	return &out, err
-}
-
-// ranking notes what a ranking depends on.
-func (c *claim) ranking(ctx context.Context, r *rank.Ranking) error {
-	needs := evidence.Ranking(&r.Of.Root, r.Via, r.Window, r.Weighing)
-	for _, e := range []*language.Expr{r.Of, r.Except} {
-		if e == nil {
-			break
-		}
-		v, err := algebra.NewEvaluation(ctx, c.sn, e, c.q.Work)
-		if err != nil {
-			return err
-		}
-		v.Begin()
-		if e == r.Except {
-			needs = evidence.Of(&e.Root)
-		}
-		if err := c.on(v, needs); err != nil {
-			return err
-		}
-	}
-	if r.Via.Op == language.OpAuthors && c.missing == nil { // of has no accounts, and the results are active ones
-		c.lacks(c.index.Statuses())
-	}
-	switch r.By {
-	case rank.ByShare:
-		c.ofEverybody("", r.Window, r.Via.Kind)
-	case rank.ByLift: // the number of accounts counts, too
-		c.ofEverybody("", language.Window{}, r.Via.Kind)
-	}
-	return nil
 }

@@ -95,7 +95,7 @@ type Server struct {
 func (s *Server) methods() []xrpc.Method {
 	type answer func(context.Context, *call) (any, error)
 	serve := func(a answer) func(context.Context, *xrpc.Query) (any, error) {
-		return func(ctx context.Context, q *xrpc.Query) (any, error) { return a(ctx, &call{q, s}) }
+		return func(ctx context.Context, q *xrpc.Query) (any, error) { return a(ctx, &call{Query: q, server: s}) }
 	}
 	own := []xrpc.Method{
 		{NSID: "blue.skein.graph.query", Serve: serve(query), Form: true},

@@ -137,10 +137,7 @@ func tour(ctx context.Context, e *command.Environment, x *app.Index, base string
 
 // show asks a query, and prints it, the command that asks it, and the first results.
 func show(ctx context.Context, e *command.Environment, n *demo.Network, base, server, title, expr string) error {
-	q, err := parseQuestion(expr, 3)
-	if err != nil {
-		return err
-	}
+	q := questionOf(expr, 3)
 	q.params.Set("limit", "3")
 	began := time.Now()
 	var a queryAnswer

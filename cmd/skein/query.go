@@ -51,10 +51,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			}
 			prepareAsker(&asker, time.Minute)
 			expr := c.Args().First()
-			q, err := parseQuestion(expr, limit)
-			if err != nil {
-				return err
-			}
+			q := questionOf(expr, limit)
 			if q.count = count; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
@@ -173,23 +170,12 @@ func (p *printer) close() (err error) {
 	return errors.Join(err, p.out.Flush())
 }
 
-// parseQuestion reads an expression. limit is how many members or results to print, 0: all of a set, and a ranking's own
-// limit, or 100.
-func parseQuestion(expr string, limit int64) (*question, error) {
-	ranking, isRank, err := rank.Parse(expr)
-	if err != nil {
-		return nil, command.UsageError("%v", err)
+// questionOf returns the question about an expression. limit is how many members or results to print, 0: all of a set, and 100 of a ranking.
+func questionOf(expr string, limit int64) *question {
+	if ranking, isRank := rank.Parse(expr); isRank {
+		return &question{method: "rank", params: ranking, limit: cmp.Or(limit, 100)}
 	}
-	if !isRank {
-		return &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}, nil
-	}
-	q := &question{method: "rank", params: ranking, limit: cmp.Or(limit, 100)}
-	if own := ranking.Get("limit"); own != "" && limit == 0 {
-		if q.limit, err = strconv.ParseInt(own, 10, 64); err != nil || q.limit < 1 {
-			return nil, command.UsageError("limit=%s in rank(…): must be a number from 1 to 1000", own)
-		}
-	}
-	return q, nil
+	return &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}
 }
 
 // ask prints the answer, page by page.

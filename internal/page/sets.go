@@ -51,6 +51,7 @@ var operators = []Set{
 	{Name: "labeled", Meaning: "what a labeler has given a label: labeled(LABELER, spam)"},
 	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set"},
 	{Name: "rank", Meaning: "posts or accounts by how many in a set like, follow, … them: rank(of=SET, via=likes)"},
+	{Name: "blend", Meaning: "a weighted sum of rankings: blend(3, rank(…), 1, rank(…))"},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.

@@ -58,7 +58,7 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 		return t.Set.Has(uint64(id)), err
 	case language.OpMembers:
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
-	case language.OpRank, language.OpSample, language.OpAuthors, language.OpBy:
+	case language.OpRank, language.OpBlend, language.OpSample, language.OpAuthors, language.OpBy:
 		set, err := v.Set(n)
 		if id == dict.None {
 			id = v.standIn(x)

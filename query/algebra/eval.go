@@ -40,7 +40,7 @@ type Evaluation struct {
 	maxOfSecond int                                   // members of one second that are sorted by microsecond, for which their records are read; more are sorted by id
 	samples     []string                              // what was sampled, for the client
 	computed    map[*language.Node]sets.Set           // results of OpRank and the operators after it, which are evaluated once for each place where they stand
-	weights     map[*language.Node]map[uint64]float64 // of the members of OpRank, where another ranking needs them
+	weights     map[*language.Node]map[uint64]float64 // of the members of a ranking, where another ranking needs them
 }
 
 // A Budget limits the work of one query.
@@ -180,7 +180,7 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 		t.Set, err = v.union(n)
 	case language.OpAtLeast:
 		t.Set, err = v.atLeast(n)
-	case language.OpRank:
+	case language.OpRank, language.OpBlend:
 		t.Set, err = ranked(v, n)
 	case language.OpSample:
 		t.Set, err = sampled(v, n)

@@ -94,7 +94,7 @@ func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 		for _, l := range e.Strings[n.First:n.End] {
 			list = append(list, l.S)
 		}
-	case language.OpRank:
+	case language.OpRank, language.OpBlend:
 		return w.ranked(e, n)
 	case language.OpSample:
 		return w.sampled(e, n)
@@ -203,6 +203,23 @@ type scored struct {
 // scored counts and weighs in maps, and sorts. Ties go to the higher count, and then to the lower
 // id.
 func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
+	if n.Op == language.OpBlend {
+		sums, out := map[string]scored{}, map[string]bool{}
+		for i, weight := range n.Rank.Weights {
+			for _, r := range w.scored(e, &n.Args[i]) {
+				sums[r.member] = scored{r.member, sums[r.member].count + r.count, sums[r.member].score + weight*r.score}
+			}
+		}
+		if except := n.Args[len(n.Rank.Weights):]; len(except) > 0 {
+			out = w.set(e, &except[0])
+		}
+		for s, r := range sums {
+			if !out[s] && r.count >= int(n.Rank.Min) {
+				all = append(all, r)
+			}
+		}
+		return w.first(n, all)
+	}
 	windowed, since, until := span(n)
 	v, kind := w.Between(windowed, since, until), ""
 	if n.Rank.Via.Op != language.OpAuthors {
@@ -266,11 +283,16 @@ func (w twin) scored(e *language.Expr, n *language.Node) (all []scored) {
 		}
 		all = append(all, scored{s, count, score})
 	}
+	return w.first(n, all)
+}
+
+// first sorts the results of a ranking, and cuts them at its top.
+func (w twin) first(n *language.Node, all []scored) []scored {
 	var members []string
 	for _, r := range all {
 		members = append(members, r.member)
 	}
-	ids = w.ids(members, n.Is)
+	ids := w.ids(members, n.Is)
 	slices.SortFunc(all, func(x, y scored) int {
 		if !n.Rank.ByScore() {
 			x.score, y.score = 0, 0

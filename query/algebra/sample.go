@@ -33,6 +33,9 @@ func sampled(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 func named(v *Evaluation, n *language.Node) map[uint64]uint64 {
 	hashes := map[uint64]uint64{}
 	for i := range n.Named() {
+		if v.Expr.Strings[i].Is != n.Is { // ids of accounts and of records are apart
+			continue
+		}
 		h := fnv.New64a()
 		_, _ = io.WriteString(h, v.Expr.Strings[i].S)
 		hashes[uint64(v.literal(i))] = h.Sum64()

@@ -48,6 +48,9 @@ type Tally struct {
 	// Scale is what every count and sum is multiplied by, at least 1, if the actors are a sample; 0 is 1.
 	Scale float64
 
+	// Of is the number of members that it is of, inactive ones left out.
+	Of uint64
+
 	weight float64 // of the actor's ids, if they have none of their own
 
 	blocks   []*tallyBlock // by the hashes of their numbers; a power of two, at most half full
@@ -125,6 +128,9 @@ func (t *Tally) counted(count uint32) uint32 {
 
 // uncounted returns the lowest count that results have as count or more.
 func (t *Tally) uncounted(count uint32) uint32 {
+	if t.Scale <= 1 {
+		return max(count, 1)
+	}
 	low := uint32(1)
 	for int(low) < len(t.perCount) && t.counted(low) < count {
 		low++
@@ -312,31 +318,13 @@ func (t *Tally) count(b *tallyBlock) {
 	b.gathered, b.weights = b.gathered[:0], b.weights[:0]
 }
 
-// each calls f for every result, with its weights if the Tally is weighted.
-func (t *Tally) each(f func(id uint64, e *tallied, s sum)) {
-	for _, b := range t.blocks {
-		if b == nil {
-			continue
-		}
-		for i := range b.results {
-			var s sum
-			if b.sums != nil {
-				s = b.sums[i]
-			}
-			if e := &b.results[i]; e.count > 0 {
-				f(b.number*blockIDs+uint64(e.low), e, s)
-			}
-		}
-	}
-}
-
 // LeaveOut removes a set from the results. No id may be added afterwards.
 func (t *Tally) LeaveOut(set sets.Set) {
 	out := func(e *tallied) {
-		if e.count > 0 {
+		if e.count > 0 && int(e.count) < len(t.perCount) {
 			t.perCount[e.count]--
-			e.count = 0
 		}
+		e.count = 0
 	}
 	if set.Len() < uint64(t.used) {
 		var b *tallyBlock
@@ -351,11 +339,13 @@ func (t *Tally) LeaveOut(set sets.Set) {
 		}
 		return
 	}
-	t.each(func(id uint64, e *tallied, _ sum) {
-		if set.Has(id) {
-			out(e)
+	for _, b := range t.blocks {
+		for i := 0; b != nil && i < len(b.results); i++ {
+			if e := &b.results[i]; set.Has(b.number*blockIDs + uint64(e.low)) {
+				out(e)
+			}
 		}
-	})
+	}
 }
 
 // AtLeast returns the number of results with at least a count.
@@ -402,17 +392,62 @@ func (t *Tally) Top(count uint32, limit int) []Result {
 		least = max(least, c)
 	}
 	first := top[Result]{most: limit, compare: CompareResults}
-	t.each(func(id uint64, e *tallied, s sum) {
-		if e.count < least {
-			return
-		}
-		r := Result{ID: id, Count: t.counted(e.count)}
-		if r.Score = float64(r.Count); t.Weighted {
-			r.Score = (s.before + s.last) * max(t.Scale, 1)
-		}
+	for r := range t.reaching(least) {
 		first.offer(r)
-	})
+	}
 	return first.sorted()
+}
+
+// results yields the results with at least a count, block by block.
+func (t *Tally) results(count uint32) iter.Seq[Result] { return t.reaching(t.uncounted(count)) }
+
+func (t *Tally) reaching(least uint32) iter.Seq[Result] {
+	return func(yield func(Result) bool) {
+		for _, b := range t.blocks {
+			if b == nil {
+				continue
+			}
+			for i := range b.results {
+				e := &b.results[i]
+				if e.count < least {
+					continue
+				}
+				r := Result{ID: b.number*blockIDs + uint64(e.low), Count: t.counted(e.count)}
+				if r.Score = float64(r.Count); t.Weighted {
+					r.Score = (b.sums[i].before + b.sums[i].last) * max(t.Scale, 1)
+				}
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// take adds the results of another ranking, block by block: their counts, and their scores times a weight.
+func (t *Tally) take(ended Ended, results iter.Seq[Result], weight float64) error {
+	var b *tallyBlock
+	for r := range results {
+		if number := r.ID / blockIDs; b == nil || b.number != number {
+			if err := ended.Err(); err != nil {
+				return err
+			}
+			b = t.block(number)
+			t.open(b)
+		}
+		at, known := t.place(b, uint16(r.ID))
+		if !known {
+			if t.used++; t.used > MostResults {
+				return &LimitError{fmt.Sprintf("blend has more than %d different results; give its rankings a min or a top", MostResults)}
+			}
+			at = len(b.results)
+			t.index[uint16(r.ID)] = uint16(at)
+			b.results, b.sums = append(b.results, tallied{low: uint16(r.ID)}), append(b.sums, sum{})
+		}
+		b.results[at].count += min(r.Count, math.MaxUint32-b.results[at].count)
+		b.sums[at].before += weight * r.Score
+	}
+	return ended.Err()
 }
 
 // A top keeps the first of many values in an order.

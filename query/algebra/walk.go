@@ -1,7 +1,11 @@
 package algebra
 
 import (
+	"cmp"
+	"slices"
+
 	"skein.blue/graph/ask"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
@@ -26,42 +30,89 @@ func (r *Reader) leafSet(l Leaf) (set sets.Set, err error) {
 	return r.All(op)
 }
 
-// ranked evaluates a rank(…).
+// ranked evaluates a rank(…) or a blend(…).
 func ranked(v *Evaluation, n *language.Node) (set sets.Set, err error) {
-	of, err := v.Set(&n.Args[0])
+	t, err := v.Tally(n)
+	switch {
+	case err != nil:
+		return set, err
+	case n.Rank.Top == 0:
+		return t.Members(n.Rank.Min), nil
+	}
+	results, err := v.Scores(t, n.Rank, n.Rank.Top)
 	if err != nil {
 		return set, err
+	}
+	ids := make([]uint64, len(results))
+	for i := range results {
+		ids[i] = results[i].ID
+	}
+	if n.Rank.KeepsWeights {
+		weigh(v, n, results)
+	}
+	return sets.FromUnsorted(ids), nil
+}
+
+// Tally counts the results of a rank(…) or a blend(…), before its min and top. It adds up their scores if they matter: else all that reach
+// min are in the set, whatever their scores.
+func (v *Evaluation) Tally(n *language.Node) (*Tally, error) {
+	if n.Op == language.OpBlend {
+		return v.blend(n)
+	}
+	of, err := v.Set(&n.Args[0])
+	if err != nil {
+		return nil, err
 	}
 	walk := Walk{Via: n.Rank.Via, Window: Within(n.Window), Exact: n.Rank.Exact}
 	if len(n.Args) > 1 {
 		if walk.Except, err = v.Set(&n.Args[1]); err != nil {
-			return set, err
+			return nil, err
 		}
 	}
-	if n.Rank.Top > 0 { // else all that reach min are in the set, whatever their scores
+	if n.Rank.Scored {
 		walk.Weighing = n.Rank.Weighing
 	}
 	if walk.OfScores {
 		walk.Weights = v.weights[&n.Args[0]]
 	}
 	t, err := v.Expand(of, walk)
-	if err != nil {
-		return set, err
+	if err == nil {
+		t.Of = of.Len()
 	}
-	if n.Rank.Top == 0 {
-		set = t.Members(n.Rank.Min)
-	} else {
-		results, err := v.Scores(t, n.Rank.Via, n.Rank.Damp, n.Rank.Min, n.Rank.Top)
+	if err == nil && n.Rank.Via.From == dict.DID {
+		t.Of -= sets.AndLen(v.View.Hidden(), of)
+	}
+	return t, err
+}
+
+// blend adds up the results that each ranking of a blend(…) has alone: their counts, and their scores times the weight.
+func (v *Evaluation) blend(n *language.Node) (*Tally, error) {
+	sum := &Tally{Weighted: true}
+	for i, weight := range n.Rank.Weights {
+		arg := &n.Args[i]
+		t, err := v.Tally(arg)
 		if err != nil {
-			return set, err
+			return nil, err
 		}
-		ids := make([]uint64, len(results))
-		for i := range results {
-			ids[i] = results[i].ID
+		results := t.results(arg.Rank.Min)
+		if arg.Rank.Top > 0 || arg.Rank.Scored && arg.Rank.Damp > 0 {
+			first, err := v.Scores(t, arg.Rank, cmp.Or(arg.Rank.Top, MaxScored))
+			if err != nil {
+				return nil, err
+			}
+			slices.SortFunc(first, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
+			results = slices.Values(first)
 		}
-		if set = sets.FromUnsorted(ids); n.Rank.KeepsWeights {
-			weigh(v, n, results)
+		if err := sum.take(v.Ended, results, weight); err != nil {
+			return nil, err
 		}
 	}
-	return set, nil
+	for i := len(n.Rank.Weights); i < len(n.Args); i++ {
+		except, err := v.Set(&n.Args[i])
+		if err != nil {
+			return nil, err
+		}
+		sum.LeaveOut(except)
+	}
+	return sum, nil
 }

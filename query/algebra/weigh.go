@@ -40,23 +40,23 @@ const (
 	manyTotals = 1000
 )
 
-// Scores returns at most limit of the results to which at least minCount members lead, in order. With damp, only the
+// Scores returns at most limit of the results of a ranking with at least its lowest count, in order. With damp, only the
 // MaxScored (along a reverse set, maxScoredReverse) results with the highest sums are scored.
-func (v *Evaluation) Scores(t *Tally, via language.Via, damp float64, minCount uint32, limit int) ([]Result, error) {
-	if damp == 0 {
-		return t.Top(minCount, limit), nil
+func (v *Evaluation) Scores(t *Tally, r *language.RankSpec, limit int) ([]Result, error) {
+	if r.Damp == 0 {
+		return t.Top(r.Min, limit), nil
 	}
 	most := MaxScored
-	if via.Op == language.OpReverse {
+	if r.Via.Op == language.OpReverse {
 		most = maxScoredReverse
 	}
-	all := t.Top(minCount, most)
+	all := t.Top(r.Min, most)
 	if len(all) > manyTotals {
 		if err := v.budget.Heavy(); err != nil {
 			return nil, err
 		}
 	}
-	if err := v.damp(all, via, damp); err != nil {
+	if err := v.damp(all, r.Via, r.Damp); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, CompareResults)
@@ -100,6 +100,3 @@ func weigh(v *Evaluation, n *language.Node, results []Result) {
 	}
 	v.weights[n] = all
 }
-
-// Weights returns the weights, from 0 to 1, of the members of a ranking that was evaluated, for weigh=score.
-func (v *Evaluation) Weights(n *language.Node) map[uint64]float64 { return v.weights[n] }

@@ -61,7 +61,7 @@ func TestScores(t *testing.T) {
 				if _, _, err := v.Result(); err != nil {
 					return err
 				}
-				weights := v.Weights(&e.Root.Args[0])
+				weights := v.weights[&e.Root.Args[0]]
 				if len(weights) > len(inner) {
 					t.Fatalf("%s: %d members with weights, want %d", text, len(weights), len(inner))
 				}

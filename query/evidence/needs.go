@@ -24,13 +24,9 @@ type Need struct {
 // Of returns what a part of an expression depends on.
 func Of(n *language.Node) []Need { return within(n, nil) }
 
-// Ranking returns what a ranking depends on that is not written in one expression: the results of looking up what via leads to, of
-// each member of a set. Its except= is apart.
-func Ranking(of *language.Node, via language.Via, w language.Window, weighing language.Weighing) []Need {
-	return within(&language.Node{
-		Op: language.OpRank, Kind: via.Kind, Window: w, Is: via.Is, Args: []language.Node{*of},
-		Rank: &language.RankSpec{Weighing: weighing, Via: via, Top: 1}, // a page has the first
-	}, nil)
+// Sizes returns what the sizes of the sets depend on to which via leads from each member of a set.
+func Sizes(of *language.Node, via language.Via) []Need {
+	return Of(&language.Node{Op: language.OpRank, Kind: via.Kind, Is: via.Is, Args: []language.Node{*of}, Rank: &language.RankSpec{Via: via, Scored: true}})
 }
 
 // Known reports whether the members of a set depend on known accounts only, and not on everybody.
@@ -56,7 +52,7 @@ func reach(n *language.Node) (known, within bool) {
 	case language.OpRank:
 		of, _ := reach(&n.Args[0])
 		known = known && isForward(n.Rank) && !damps(n.Rank)
-		return known, known || of && within && !cuts(n.Rank)
+		return known, known || of && within && !n.Rank.Scored // else other results decide which are among the first
 	default:
 		return known, within
 	}
@@ -67,11 +63,8 @@ func isForward(r *language.RankSpec) bool {
 	return r.Via.Op == language.OpForward || r.Via.Op == language.OpListed || r.Via.Op == language.OpAuthors
 }
 
-// cuts reports whether other results decide which are among the first. Without, there are no scores.
-func cuts(r *language.RankSpec) bool { return r.Top > 0 }
-
-// damps reports whether scores depend on the sizes of the results' own sets.
-func damps(r *language.RankSpec) bool { return cuts(r) && r.Damped && r.Damp > 0 }
+// damps reports whether scores matter that depend on the sizes of the results' own sets.
+func damps(r *language.RankSpec) bool { return r.Scored && r.Damp > 0 }
 
 // within returns what the members of n that are in all sets of among depend on. All of among are Known; if there are none, it
 // returns what all members depend on.
@@ -123,7 +116,10 @@ func within(n *language.Node, among []*language.Node) (needs []Need) {
 		for i := range n.Args[1:] {
 			needs = append(needs, within(&n.Args[1+i], among)...)
 		}
-	case language.OpUnion, language.OpAtLeast:
+	case language.OpUnion, language.OpAtLeast, language.OpBlend:
+		if n.Rank != nil && n.Rank.Scored {
+			among = nil
+		}
 		for i := range n.Args {
 			needs = append(needs, within(&n.Args[i], among)...)
 		}
@@ -178,7 +174,7 @@ func reverse(n *language.Node, among []*language.Node) Need {
 // ranking is within of a ranking.
 func ranking(n *language.Node, among []*language.Node) (needs []Need) {
 	of := &n.Args[0]
-	if cuts(n.Rank) {
+	if n.Rank.Scored {
 		among = nil
 	}
 	needs = Of(of)

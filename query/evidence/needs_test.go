@@ -1,6 +1,7 @@
 package evidence_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func shown(e *language.Expr, n *language.Node) string {
 	for i := range n.Args {
 		args = append(args, shown(e, &n.Args[i]))
 	}
-	name := [...]string{"", "", "listed", "lists", "members", "intersect", "union", "except", "atleast", "rank", "sample", "authors", "by"}[n.Op]
+	name := [...]string{"", "", "listed", "lists", "members", "intersect", "union", "except", "atleast", "rank", "blend", "sample", "authors", "by"}[n.Op]
 	switch {
 	case n.Kind.IsLabel():
 		name, args = "labeled", []string{e.LabelerOf(n)}
@@ -143,27 +144,31 @@ func TestNeeds(t *testing.T) {
 		"intersect(follows(C), except(likers(P), except(followers(A), blockers(B))))": "follow of follows(C); like of members of follows(C); follow of members of follows(C); block of members of follows(C)",
 
 		// A ranking by the members' records depends on these; by the results', on everybody, or on those that are left.
-		"rank(of=follows(A), via=likes)":                                                   "follow of follows(A); like of members of follows(A)",
-		"rank(of=follows(A), via=likes, top=5, min=2, since=2026-11-01)":                   "follow of follows(A); like of members of follows(A) since 2026-11-01",
-		"rank(of=lists(A), via=listed)":                                                    "listitem_list of everybody in lists(A); listitem of everybody in rank(lists(A))",
-		"rank(of=members(L), via=listed)":                                                  "listitem of members of members(L)",
-		"rank(of=likers(P), via=likes)":                                                    "like of everybody in likers(P); like of everybody in rank(likers(P))",
-		"rank(of=follows(A), via=followers)":                                               "follow of follows(A); follow of everybody in rank(follows(A))",
-		"rank(of=follows(A), via=lists)":                                                   "follow of follows(A); listitem_list of everybody in rank(follows(A))",
-		"rank(of=follows(A), via=likes, except=likes(A))":                                  "follow of follows(A); like of members of follows(A); like of likes(A)",
-		"rank(of=follows(A), via=follows, except=likers(P))":                               "follow of follows(A); follow of members of follows(A); like of everybody in likers(P)",
-		"rank(of=follows(A), via=likes, damp=1, top=5)":                                    "follow of follows(A); like of members of follows(A); like of everybody in rank(follows(A))",
-		"rank(of=follows(A), via=likes, damp=0, top=5)":                                    "follow of follows(A); like of members of follows(A)",
-		"rank(of=follows(A), via=likes, damp=1)":                                           "follow of follows(A); like of members of follows(A)",
-		"rank(of=follows(A), via=likes, decay=1d, top=5)":                                  "follow of follows(A); like of members of follows(A)",
-		"rank(of=members(P), via=likers, damp=1, top=5, since=2026-11-01)":                 "like of everybody in rank(members(P)) since 2026-11-01; like of everybody in rank(members(P))",
-		"intersect(follows(B), rank(of=follows(A), via=followers))":                        "follow of follows(B); follow of follows(A); follow of members of follows(B)",
-		"intersect(follows(B), rank(of=follows(A), via=followers, top=5))":                 "follow of follows(B); follow of follows(A); follow of everybody in rank(follows(A))",
-		"intersect(follows(B), rank(of=follows(A), via=follows, except=likers(P)))":        "follow of follows(B); follow of follows(A); follow of members of follows(A); like of members of follows(B)",
-		"intersect(follows(B), rank(of=follows(A), via=follows, top=9, except=likers(P)))": "follow of follows(B); follow of follows(A); follow of members of follows(A); like of everybody in likers(P)",
-		"rank(of=rank(of=follows(A), via=likes, top=9), via=likers, weigh=score, top=5)":   "follow of follows(A); like of members of follows(A); like of everybody in rank(rank(follows(A)))",
-		"intersect(likers(P), rank(of=follows(A), via=follows))":                           "like of members of rank(follows(A)); follow of follows(A); follow of members of follows(A)",
-		"intersect(likers(P), rank(of=follows(A), via=follows, damp=1, top=5))":            "like of everybody in likers(P); follow of follows(A); follow of members of follows(A); follow of everybody in rank(follows(A))",
+		"rank(of=follows(A), via=likes)":                                   "follow of follows(A); like of members of follows(A)",
+		"rank(of=follows(A), via=likes, top=5, min=2, since=2026-11-01)":   "follow of follows(A); like of members of follows(A) since 2026-11-01",
+		"rank(of=lists(A), via=listed)":                                    "listitem_list of everybody in lists(A); listitem of everybody in rank(lists(A))",
+		"rank(of=members(L), via=listed)":                                  "listitem of members of members(L)",
+		"rank(of=likers(P), via=likes)":                                    "like of everybody in likers(P); like of everybody in rank(likers(P))",
+		"rank(of=follows(A), via=followers)":                               "follow of follows(A); follow of everybody in rank(follows(A))",
+		"rank(of=follows(A), via=lists)":                                   "follow of follows(A); listitem_list of everybody in rank(follows(A))",
+		"rank(of=follows(A), via=likes, except=likes(A))":                  "follow of follows(A); like of members of follows(A); like of likes(A)",
+		"rank(of=follows(A), via=follows, except=likers(P))":               "follow of follows(A); follow of members of follows(A); like of everybody in likers(P)",
+		"rank(of=follows(A), via=likes, damp=1, top=5)":                    "follow of follows(A); like of members of follows(A); like of everybody in rank(follows(A))",
+		"rank(of=follows(A), via=likes, damp=0, top=5)":                    "follow of follows(A); like of members of follows(A)",
+		"rank(of=follows(A), via=likes, damp=1)":                           "follow of follows(A); like of members of follows(A)",
+		"rank(of=follows(A), via=likes, decay=1d, top=5)":                  "follow of follows(A); like of members of follows(A)",
+		"rank(of=members(P), via=likers, damp=1, top=5, since=2026-11-01)": "like of everybody in rank(members(P)) since 2026-11-01; like of everybody in rank(members(P))",
+		"blend(2, rank(of=follows(A), via=follows), 1, rank(of=follows(B), via=followers, damp=1), except=likers(P))": "follow of follows(A); follow of members of follows(A); follow of follows(B); follow of everybody in rank(follows(B)); like of everybody in likers(P)",
+		"intersect(follows(A), blend(2, rank(of=follows(B), via=followers, damp=1), except=likers(P)))":               "follow of follows(A); follow of follows(B); follow of members of follows(A); like of members of follows(A)",
+		"intersect(follows(A), blend(2, rank(of=follows(B), via=followers), top=5, except=likers(P)))":                "follow of follows(A); follow of follows(B); follow of everybody in rank(follows(B)); like of everybody in likers(P)",
+		"intersect(follows(A), blend(2, blend(1, rank(of=follows(B), via=follows, damp=1)), top=5))":                  "follow of follows(A); follow of follows(B); follow of members of follows(B); follow of everybody in rank(follows(B))",
+		"intersect(follows(B), rank(of=follows(A), via=followers))":                                                   "follow of follows(B); follow of follows(A); follow of members of follows(B)",
+		"intersect(follows(B), rank(of=follows(A), via=followers, top=5))":                                            "follow of follows(B); follow of follows(A); follow of everybody in rank(follows(A))",
+		"intersect(follows(B), rank(of=follows(A), via=follows, except=likers(P)))":                                   "follow of follows(B); follow of follows(A); follow of members of follows(A); like of members of follows(B)",
+		"intersect(follows(B), rank(of=follows(A), via=follows, top=9, except=likers(P)))":                            "follow of follows(B); follow of follows(A); follow of members of follows(A); like of everybody in likers(P)",
+		"rank(of=rank(of=follows(A), via=likes, top=9), via=likers, weigh=score, top=5)":                              "follow of follows(A); like of members of follows(A); like of everybody in rank(rank(follows(A)))",
+		"intersect(likers(P), rank(of=follows(A), via=follows))":                                                      "like of members of rank(follows(A)); follow of follows(A); follow of members of follows(A)",
+		"intersect(likers(P), rank(of=follows(A), via=follows, damp=1, top=5))":                                       "like of everybody in likers(P); follow of follows(A); follow of members of follows(A); follow of everybody in rank(follows(A))",
 	} {
 		e := parse(t, expr)
 		if got := text(e, evidence.Of(&e.Root)); got != want {
@@ -185,12 +190,10 @@ func TestNeedsOfRankings(t *testing.T) {
 		{"follows(A)", "followers", 0.5, "follow of follows(A); follow of everybody in rank(follows(A)) since 2026-11-01; follow of everybody in rank(follows(A))"},
 	} {
 		e := parse(t, c.of)
-		via, err := e.ViaFrom(c.via, &e.Root)
-		w, _, err2 := language.ParseWindow("2026-11-01", "", time.Now())
-		if err != nil || err2 != nil {
-			t.Fatal(err, err2)
+		if _, err := e.Rank(nil, map[string]string{"via": c.via, "since": "2026-11-01", "damp": fmt.Sprint(c.damp)}); err != nil {
+			t.Fatal(err)
 		}
-		if got := text(e, evidence.Ranking(&e.Root, via, w, language.Weighing{Damped: true, Damp: c.damp})); got != c.want {
+		if got := text(e, evidence.Of(&e.Root)); got != c.want {
 			t.Errorf("%s via %s, damp %v: %s, want %s", c.of, c.via, c.damp, got, c.want)
 		}
 	}
@@ -206,6 +209,7 @@ func TestKnown(t *testing.T) {
 		"atleast(1, follows(A), followers(A))": false, "sample(follows(A), 3)": true,
 		"rank(of=follows(A), via=likes)": true, "rank(of=likers(P), via=likes)": false, "rank(of=follows(A), via=followers)": false, "rank(of=follows(A), via=follows, except=followers(A))": false,
 		"rank(of=follows(A), via=likes, damp=1, top=3)": false, "rank(of=follows(A), via=likes, damp=1)": true,
+		"intersect(follows(B), blend(1, rank(of=follows(A), via=followers)))": true, "intersect(follows(B), blend(1, rank(of=follows(A), via=followers), top=3))": false,
 		"intersect(follows(B), rank(of=follows(A), via=followers))": true, "intersect(follows(B), rank(of=follows(A), via=followers, top=3))": false,
 		"intersect(follows(B), rank(of=likers(P), via=followers))": false,
 	} {

@@ -44,6 +44,7 @@ var queries = []string{
 	"rank(of=listed(https://bsky.app/profile/$viewer/lists/x),via=likes)",
 	"mix(2, rank(of=follows($viewer), via=likes), 100,likes($viewer)), each=1",
 	"likes($viewer),seen=hide , pin = at://did:web:a.example.com/app.bsky.feed.post/x",
+	"blend(3, rank(of=follows($viewer), via=likes, since=24h), .5, rank(of=follows($viewer), via=reposts), except=likes($viewer))",
 }
 
 // A file has the feeds that were written into it, whatever comments, empty lines and line ends are
@@ -84,7 +85,7 @@ func TestFilesOfFeeds(t *testing.T) {
 		}
 		for i, f := range got {
 			w := want[i]
-			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || (f.sources[0].set == "") != (strings.HasPrefix(w.shows, "rank(") || strings.HasPrefix(w.shows, "mix(")) {
+			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || (f.sources[0].set == "") != strings.Contains(w.shows, "via") {
 				t.Fatalf("%q: %+v, want %+v", text, f, w)
 			}
 		}
@@ -115,17 +116,16 @@ func TestMistakesInFiles(t *testing.T) {
 		{good + "good = likes($viewer)", 2, "the feed good is already defined on line 1"},
 		{good + "x = likes(\n  $viewer", 2, "feed x: at position 14: expected"},
 		{"x = union(likes($viewer), likes($viewer), lice($viewer))", 1, `feed x: at position 38: "lice" is not a set`},
-		{"x = rank(of=union(follows($viewer),x), via=likes)", 1, `feed x: InvalidRequest: of: at position 23: "x" is not a set`},
+		{"x = rank(of=union(follows($viewer),x), via=likes)", 1, `feed x: InvalidRequest: set: at position 31: "x" is not a set`},
 		{"x = likes(did:web:$viewer)", 1, "neither a DID nor an AT URI"},
 		{"x = likes($viewer)\ny = likes(at://$viewer)", 2, "neither a DID nor an AT URI"},
 		{"x = follows($viewer)", 1, "feed x: it is a set of DIDs, but a feed shows posts"},
 		{"x = likes(alice.example.com)", 1, "write a handle as @alice.example.com"},
 		{"x = rank(of=follows($viewer), via=follows)", 1, "its results are DIDs, but a feed shows posts; use via=likes or via=reposts"},
-		{"x = rank(of=follows($viewer))", 1, `parameter via is ""`},
-		{"x = rank(via=likes)", 1, "parameter \"of\" is missing"},
-		{"x = rank(of=follows($viewer), via=likes, limit=5)", 1, "a feed cannot set limit or cursor"},
-		{"x = rank(of=follows($viewer), via=likes, cursor=x)", 1, "a feed cannot set limit or cursor"},
-		{"x = rank(of=follows($viewer), via=likes", 1, `expected ")"`},
+		{"x = rank(of=follows($viewer))", 1, "rank(…) needs of=SET and via=NAME"},
+		{"x = blend(2, rank(of=follows($viewer), via=follows))", 1, "its results are DIDs, but a feed shows posts"},
+		{"x = rank(of=follows($viewer), via=likes, limit=5)", 1, `rank(…) does not take "limit"`},
+		{"x = rank(of=follows($viewer), via=likes", 1, `expected "," or ")"`},
 		{"x = rank(of=follows($viewer), via=likes, by=love)", 1, "it must be one of count, share, lift"},
 		{"x = likes($viewer, since=soon)", 1, "is not a time"},
 		{"x = likes($Viewer)", 1, "neither a DID nor an AT URI"},

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -185,13 +184,8 @@ func inRange(text string) (int, error) {
 
 // parseSource reads a query.
 func parseSource(words *language.Vocabulary, text string) (s source, err error) {
-	asked, isRank, err := rank.Parse(text)
-	switch {
-	case err != nil:
-		return s, err
-	case asked.Has("limit") || asked.Has("cursor"):
-		return s, errors.New("a feed cannot set limit or cursor; the app that shows it does")
-	case !isRank:
+	asked, isRank := rank.Parse(text)
+	if !isRank {
 		s.set = text
 		e, err := words.Parse(text, language.MaxExpr, time.Now())
 		if err == nil && e.Type() != dict.URI {

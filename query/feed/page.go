@@ -127,13 +127,23 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit int, seen viewed) (func(*ask.View) ([]candidate, error), error) {
 	q.Values = f.sources[i].rank
 	r, err := rank.Read(&q, time.UnixMicro(int64(at.micros)))
-	if until := int64(at.micros); !r.Window.All() && r.Window.To > until { // without later records
-		r.Window.To = until
+	if err != nil {
+		return nil, err
+	}
+	for n := range r.Expr.Root.All() { // without later records
+		if until := int64(at.micros); n.Op == language.OpRank && !n.Window.All() && n.Window.To > until {
+			n.Window.To = until
+		}
 	}
 	r.Posts = true
 	return func(sn *ask.View) (all []candidate, err error) {
 		r.Limit = maxFeed
-		ranked, err := rank.Rank(ctx, sn, q.Work, r)
+		v, err := algebra.NewEvaluation(ctx, sn, r.Expr, q.Work)
+		if err != nil {
+			return nil, err
+		}
+		r.Begin(v, q.Work)
+		ranked, err := rank.Rank(v, q.Work, r)
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +154,7 @@ func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit 
 			all = append(all, candidate{algebra.MemberRecord{ID: dict.ID(e.ID)}, member})
 		})
 		return all, err
-	}, err
+	}, nil
 }
 
 // page is a page that is being made.

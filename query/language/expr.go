@@ -26,8 +26,8 @@ type Node struct {
 	Of     int        // leaf: index of its argument in Expr.Strings
 	By     int        // OpListed: index of the list's author in Expr.Strings; OpMembers: of the first of the members' authors, 0 if they do not matter
 	Window Window     // leaf, OpRank or OpAuthors: its times, since and until
-	Args   []Node     // operator: its operands; OpRank: the set given as of=, then the one given as except=, if any
-	Rank   *RankSpec  // OpRank: its other arguments
+	Args   []Node     // operator: its operands; OpRank: the set given as of=, OpBlend: its rankings, then the one given as except=, if any
+	Rank   *RankSpec  // OpRank, OpBlend: its other arguments
 	Least  int        // OpAtLeast: how many of the operands; OpSample: how many members
 	Seed   uint64     // OpSample: which sample
 	First  int        // leaf: its strings are Expr.Strings[First:End]
@@ -84,6 +84,7 @@ const (
 	OpExcept              // members of the first operand and of no other
 	OpAtLeast             // members of at least Node.Least operands
 	OpRank                // the results of rank(…)
+	OpBlend               // the results of blend(…)
 	OpSample              // Node.Least members of the operand
 	OpAuthors             // the accounts that created the records of the operand
 	OpBy                  // the records of the first operand whose authors are in the second
@@ -212,19 +213,6 @@ func (e *Expr) Question() string {
 		parts = append(parts, l.S)
 	}
 	return strings.Join(parts, "\x00")
-}
-
-// Adopt gives both expressions the strings of both, so that an evaluation of e can evaluate x.
-func (e *Expr) Adopt(x *Expr) {
-	by := len(e.Strings)
-	for n := range x.Root.All() {
-		n.Of, n.First, n.End = n.Of+by, n.First+by, n.End+by
-		if n.By > 0 {
-			n.By += by
-		}
-	}
-	e.Strings, e.Offsets = append(e.Strings, x.Strings...), append(e.Offsets, x.Offsets...)
-	x.Strings, x.Offsets = e.Strings, e.Offsets
 }
 
 // AsOf returns the expression with its ages counted back from now.

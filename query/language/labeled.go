@@ -87,7 +87,7 @@ func (n *Node) canBecome(ns dict.Namespace) bool {
 	switch {
 	case n.Is == ns, n.eitherIs:
 		return true
-	case n.Op.IsSet(), n.Op == OpMembers, n.Op == OpRank, n.Op == OpAuthors, n.Op == OpBy, len(n.Args) == 0:
+	case n.Op.IsSet(), n.Op == OpMembers, n.Rank != nil, n.Op == OpAuthors, n.Op == OpBy, len(n.Args) == 0:
 		return false
 	}
 	for i := range n.Args {
@@ -125,13 +125,6 @@ func (e *Expr) LabelerOf(n *Node) string {
 	labeler, _, _ := strings.Cut(e.Strings[n.Of].S, " ")
 	return labeler
 }
-
-// Except makes the expression one that can be left out of results of a namespace. Its error is for the client.
-func (e *Expr) Except(results dict.Namespace) error {
-	return e.mustBe(&e.Root, results, mustBeLikeResults)
-}
-
-const mustBeLikeResults = "except must be a set of %s, like the results"
 
 // mustBe makes the members of n those of a namespace. must says with %s that they must be, for the client.
 func (e *Expr) mustBe(n *Node, ns dict.Namespace, must string) error {

@@ -30,7 +30,7 @@ type Vocabulary struct {
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
 	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, "authors": {op: OpAuthors}, "by": {op: OpBy}, kinds.Labeled: {op: opLabeled},
+		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "blend": {op: OpBlend}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, "authors": {op: OpAuthors}, "by": {op: OpBy}, kinds.Labeled: {op: opLabeled},
 		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
 	}
 	for i := range t.All {
@@ -50,7 +50,23 @@ func NewVocabulary(t *kinds.Table) *Vocabulary {
 // Parse parses a set expression of at most most bytes. Ages in windows are counted back from
 // now. Its errors are *SyntaxError.
 func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error) {
-	p := &parser{e: &Expr{words: v, Source: source, Now: now}}
+	return v.parse(source, most, now, 0)
+}
+
+// ParseRanking is Parse for a ranking that stands alone: a rank(…), which may have more arguments then, or a blend(…).
+func (v *Vocabulary) ParseRanking(source string, most int, now time.Time) (*Expr, error) {
+	e, err := v.parse(source, most, now, 1)
+	if err == nil && e.Root.Rank == nil {
+		err = &SyntaxError{e.Root.Offset, "expected a ranking: rank(…) or blend(…)"}
+	}
+	if err == nil {
+		e.Root.score()
+	}
+	return e, err
+}
+
+func (v *Vocabulary) parse(source string, most int, now time.Time, alone int) (*Expr, error) {
+	p := &parser{e: &Expr{words: v, Source: source, Now: now}, alone: alone}
 	if len(source) > most {
 		return nil, &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
 	}
@@ -71,6 +87,7 @@ type parser struct {
 	leaves int
 	given  int // arguments of members
 	ranks  int
+	alone  int // the depth at which a ranking stands alone, or 0
 }
 
 func (p *parser) errorf(at int, format string, args ...any) error {
@@ -133,10 +150,12 @@ func (p *parser) expr(depth int) (Node, error) {
 		}
 	case OpRank:
 		err = p.rank(&n, depth)
+	case OpBlend:
+		err = p.blend(&n, depth)
 	case opShort:
 		err = p.short(&n, name)
 	case OpAtLeast:
-		if n.Least, err = number[int](p, "the number of sets", MaxLeaves); err != nil {
+		if n.Least, err = p.number("the number of sets", MaxLeaves); err != nil {
 			return n, err
 		}
 		if more, err := p.next(name); err != nil || !more {
@@ -391,7 +410,7 @@ func (t *times) window(p *parser, at int) (Window, error) {
 // steps reads the number of within(A, N).
 func (p *parser) steps() (n int, err error) {
 	more := false
-	if n, err = number[int](p, "the number of steps", maxWithin); err == nil {
+	if n, err = p.number("the number of steps", maxWithin); err == nil {
 		more, err = p.next(within)
 	}
 	if more {
@@ -453,7 +472,7 @@ func (p *parser) options(function, usage string, option func(name string) (known
 // name reads the name before an equals sign, and the sign.
 func (p *parser) name() (name string, ok bool) {
 	start := p.i
-	for p.i < len(p.e.Source) && p.e.Source[p.i] >= 'a' && p.e.Source[p.i] <= 'z' {
+	for p.i < len(p.e.Source) && 'a' <= p.e.Source[p.i]|0x20 && p.e.Source[p.i]|0x20 <= 'z' {
 		p.i++
 	}
 	name = p.e.Source[start:p.i]
@@ -466,12 +485,19 @@ func (p *parser) name() (name string, ok bool) {
 }
 
 // number reads a number from 1 to most.
-func number[T int | uint32](p *parser, name string, most int) (T, error) {
+func (p *parser) number(name string, most int) (int, error) {
 	at := p.i
-	word := p.word()
+	n, err := number(name, p.word(), most)
+	if err != nil {
+		err = p.errorf(at, "%v", err)
+	}
+	return n, err
+}
+
+func number(name, word string, most int) (int, error) {
 	n, err := strconv.ParseUint(word, 10, 32)
 	if err != nil || n < 1 || n > uint64(most) {
-		return 0, p.errorf(at, "%s is %q; it must be a number from 1 to %d", name, Brief(word), most)
+		return 0, fmt.Errorf("%s is %q; it must be a number from 1 to %d", name, Brief(word), most)
 	}
-	return T(n), nil
+	return int(n), nil
 }

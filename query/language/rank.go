@@ -1,8 +1,10 @@
 package language
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,9 +64,9 @@ func (v *Vocabulary) NamedFrom(what, name string, from dict.Namespace) (Via, err
 	return v.Named(what, name, "for a set of "+Plural(from)+" ", v.Vias(from))
 }
 
-// ViaFrom returns the set with a name that leads from the members of a part of the expression. If the set can have members of
+// viaFrom returns the set with a name that leads from the members of a part of the expression. If the set can have members of
 // either namespace, it then has those from which there is such an edge. Its error is for the client.
-func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
+func (e *Expr) viaFrom(name string, of *Node) (Via, error) {
 	via, err := e.words.NamedFrom("via", name, of.Is)
 	for _, ns := range dict.Namespaces {
 		if err == nil || ns == of.Is || !of.canBecome(ns) {
@@ -86,93 +88,272 @@ func (e *Expr) ViaFrom(name string, of *Node) (Via, error) {
 	return via, err
 }
 
-// A RankSpec has the arguments of a rank(…), other than its sets and its window.
+// A RankSpec has the arguments of a rank(…) or a blend(…), other than its sets and the window of its records.
 type RankSpec struct {
 	Weighing
 
-	Via Via
+	Via Via    // of blend(…), only Is
 	Min uint32 // the lowest count
 	Top int    // the number of results; 0: all that reach Min
 
 	Exact bool // fail instead of reading a sample
 
+	Weights []float64 // OpBlend: of its rankings
+
+	Scored       bool // the order of its results matters, or their scores do
 	KeepsWeights bool // another ranking uses its scores as weights
+
+	// Of a ranking that stands alone (Vocabulary.ParseRanking):
+	By       string // the order
+	Subjects Window // of the results' own keys
 }
 
-// Bounds of rank(…) in an expression.
+// The orders of rankings. If c of the n members of a set have an edge to a result, and t of all N
+// accounts do, both in the window if there is one, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
+// give. Lift, or interest, comes from association rules (Brin, Motwani, Ullman and Tsur, "Dynamic
+// itemset counting and implication rules for market basket data", 1997). Both give the same
+// order.
+const (
+	ByCount = "count"
+	ByShare = "share"
+	ByLift  = "lift"
+	ByScore = "score" // see Weighing; without its parameters it is the count
+)
+
+// leastScored is the default of min with share and lift, which mean little for small counts.
+const leastScored = 5
+
+// ByScore reports whether results are ordered by score, not by count.
+func (s *RankSpec) ByScore() bool { return s.Weights != nil || s.Weighing.ByScore() }
+
+// Bounds of rankings in an expression.
 const (
 	MaxTop   = 10_000
 	maxRanks = 8 // in one expression
+
+	leastWeight, mostWeight = 0.001, 1000 // in blend(…)
+)
+
+// Arguments of rank(…) beside sets, and of those that are only for a ranking that stands alone.
+var (
+	rankWords  = []string{"via", "min", "top", "since", "until", "weigh", "damp", "decay", "exact"}
+	aloneWords = []string{"by", "subjectsSince"}
 )
 
 // rank reads the arguments of rank(of=E, via=NAME, …).
 func (p *parser) rank(n *Node, depth int) error {
-	start := n.Offset
 	if p.ranks++; p.ranks > maxRanks {
-		return p.errorf(start, "more than %d rank(…) in one expression", maxRanks)
+		return p.errorf(n.Offset, "more than %d rank(…) in one expression", maxRanks)
 	}
-	n.Rank = &RankSpec{Min: 1}
-	sets, words := map[string]*Node{}, map[string]string{} // as written
-	var t times
-	var viaAt, weighAt int
-	err := p.options("rank", "expected name=value in rank(…", func(name string) (_ bool, err error) {
-		p.space()
-		at := p.i
-		switch name {
-		case "of", "except":
-			var arg Node
-			arg, err = p.expr(depth + 1)
-			sets[name] = &arg
-		case "via":
-			viaAt = at
-			words[name], err = p.value(name)
-		case "weigh", "damp", "decay":
-			weighAt = at
-			words[name], err = p.value(name)
-		case "exact":
-			word := p.word()
-			if n.Rank.Exact = word == "true"; word != "true" && word != "false" {
-				err = p.errorf(at, "exact is %q; it must be true or false", Brief(word))
-			}
-		case "min":
-			n.Rank.Min, err = number[uint32](p, name, 1<<30)
-		case "top":
-			n.Rank.Top, err = number[int](p, name, MaxTop)
-		default:
-			var known bool
-			if known, err = t.option(p, name); !known {
-				err = p.errorf(at, "rank(…) as a set does not take %q; it takes of, via, min, top, since, until, except, weigh, damp, decay and exact", Brief(name))
-			}
-		}
-		return true, err
-	})
-	if err != nil {
+	takes, as := rankWords, " as a set"
+	if p.alone == depth {
+		takes, as = slices.Concat(rankWords, aloneWords), ""
+	}
+	o := p.rankOptions("rank(…)"+as, []string{"of", "except"}, takes, depth)
+	if err := p.options("rank", "expected name=value in rank(…", o.option); err != nil {
 		return err
 	}
-	of, except := sets["of"], sets["except"]
-	if of == nil || words["via"] == "" {
-		return p.errorf(start, "rank(…) needs of=SET and via=NAME")
+	if o.sets["of"] == nil || o.words["via"] == "" {
+		return p.errorf(n.Offset, "rank(…) needs of=SET and via=NAME")
 	}
-	if n.Rank.Via, err = p.e.ViaFrom(words["via"], of); errors.Is(err, errNotItsMembers) {
-		return p.errorf(of.Offset, "%v", err)
-	} else if err != nil {
-		return p.errorf(viaAt, "%v", err)
-	}
-	n.Is, n.Kind, n.Args = n.Rank.Via.Is, n.Rank.Via.Kind, []Node{*of}
-	if except != nil {
-		if err := p.e.mustBe(except, n.Is, mustBeLikeResults); err != nil {
-			return p.errorf(except.Offset, "%v", err)
-		}
+	n.Args = []Node{*o.sets["of"]}
+	if except := o.sets["except"]; except != nil {
 		n.Args = append(n.Args, *except)
 	}
-	if n.Window, err = t.window(p, start); err != nil {
-		return err
+	if wrong, err := p.e.rank(n, o.words); err != nil {
+		return p.errorf(o.places[wrong], "%v", err)
 	}
-	if n.Rank.Weighing, err = ParseWeighing(words["weigh"], words["damp"], words["decay"], of, n.Rank.Via, p.e.Now); err != nil {
-		return p.errorf(weighAt, "%v", err)
-	}
-	p.e.HasAge = p.e.HasAge || n.Rank.Decay > 0
 	return nil
+}
+
+// blend reads the arguments of blend(W, RANKING, W, RANKING, …).
+func (p *parser) blend(n *Node, depth int) error {
+	const usage = "blend takes weights and rankings: blend(3, rank(of=E, via=NAME), 2, rank(of=E, via=NAME)), optionally followed by min, top and except"
+	n.Rank = &RankSpec{By: ByScore}
+	o := p.rankOptions("blend(…)", []string{"except"}, []string{"min", "top"}, depth)
+	for more := true; more; {
+		p.space()
+		at, start := p.i, p.e.Source[p.i:]
+		if name, _, _ := strings.Cut(start, "="); len(n.Args) > 0 && slices.Contains([]string{"min", "top", "except"}, strings.TrimSpace(name)) {
+			if err := p.options("blend", usage, o.option); err != nil {
+				return err
+			}
+			break
+		}
+		word := p.word()
+		weight, err := strconv.ParseFloat(word, 64)
+		if err != nil || !(weight >= leastWeight && weight <= mostWeight) || len(word) > 20 {
+			return p.errorf(at, "the weight of a ranking in blend is %q; it must be a number from %v to %v. %s", Brief(word), leastWeight, mostWeight, usage)
+		}
+		if more, err = p.next("blend"); err != nil || !more {
+			return cmp.Or(err, p.errorf(n.Offset, usage))
+		}
+		ranking, err := p.expr(depth + 1)
+		switch {
+		case err != nil:
+			return err
+		case ranking.Rank == nil:
+			return p.errorf(ranking.Offset, "this is not a ranking. %s", usage)
+		case len(n.Args) > 0 && ranking.Is != n.Is:
+			return p.errorf(ranking.Offset, "blend cannot combine a ranking of %s with a ranking of %s", Plural(n.Is), Plural(ranking.Is))
+		}
+		n.Args, n.Rank.Weights, n.Is = append(n.Args, ranking), append(n.Rank.Weights, weight), ranking.Is
+		if more, err = p.next("blend"); err != nil {
+			return err
+		}
+	}
+	n.Rank.Via.Is = n.Is
+	if except := o.sets["except"]; except != nil {
+		n.Args = append(n.Args, *except)
+	}
+	if wrong, err := p.e.bound(n, n.Args[len(n.Rank.Weights):], o.words); err != nil {
+		return p.errorf(o.places[wrong], "%v", err)
+	}
+	return nil
+}
+
+// rankOptions are arguments of a ranking, as they are written.
+type rankOptions struct {
+	sets   map[string]*Node
+	words  map[string]string
+	places map[string]int
+	option func(name string) (bool, error) // for parser.options
+}
+
+// rankOptions returns the reader of the arguments of a function that takes some names for sets, and some for words.
+func (p *parser) rankOptions(function string, sets, words []string, depth int) *rankOptions {
+	o := &rankOptions{sets: map[string]*Node{}, words: map[string]string{}, places: map[string]int{}}
+	o.option = func(name string) (_ bool, err error) {
+		p.space()
+		switch o.places[name] = p.i; {
+		case slices.Contains(sets, name):
+			var arg Node
+			arg, err = p.expr(depth + 1)
+			o.sets[name], o.places[name] = &arg, arg.Offset
+		case slices.Contains(words, name):
+			o.words[name], err = p.value(name)
+		default:
+			err = p.errorf(p.i, "%s does not take %q; it takes %s", function, Brief(name), strings.Join(slices.Concat(sets, words), ", "))
+		}
+		return true, err
+	}
+	return o
+}
+
+// Rank makes the expression the ranking of its members that stands alone. words are the arguments of rank(…) as they are written, but for of,
+// and for except, which may be nil. The error is for the client; wrong is the argument that it is about.
+func (e *Expr) Rank(except *Expr, words map[string]string) (wrong string, err error) {
+	n := Node{Op: OpRank, Args: []Node{e.Root}}
+	if except != nil {
+		by := len(e.Strings)
+		for x := range except.Root.All() {
+			if x.Of, x.First, x.End = x.Of+by, x.First+by, x.End+by; x.By > 0 {
+				x.By += by
+			}
+		}
+		e.Strings, e.Offsets = append(e.Strings, except.Strings...), append(e.Offsets, except.Offsets...)
+		n.Args, e.HasAge = append(n.Args, except.Root), e.HasAge || except.HasAge
+	}
+	wrong, err = e.rank(&n, words)
+	if e.Root = n; err == nil {
+		e.Root.score()
+	}
+	return wrong, err
+}
+
+// score says that the order of a ranking's results matters. Then so do the scores in the rankings that it blends.
+func (n *Node) score() {
+	n.Rank.Scored = true
+	for i := range n.Rank.Weights {
+		n.Args[i].score()
+	}
+}
+
+// rank reads the arguments of n, a ranking whose Args are there. wrong is the one that the error, for the client, is about.
+func (e *Expr) rank(n *Node, words map[string]string) (wrong string, err error) {
+	n.Rank = new(RankSpec)
+	s, of := n.Rank, &n.Args[0]
+	if s.Via, err = e.viaFrom(words["via"], of); errors.Is(err, errNotItsMembers) {
+		return "of", err
+	} else if err != nil {
+		return "via", err
+	}
+	n.Is, n.Kind = s.Via.Is, s.Via.Kind
+	window, isAge, err := ParseWindow(words["since"], words["until"], e.Now)
+	if err != nil {
+		if wrong = "since"; strings.HasPrefix(err.Error(), "until") {
+			wrong = "until"
+		}
+		return wrong, err
+	}
+	n.Window = window
+	if wrong, err = s.weigh(words, of, e.Now); err != nil {
+		return wrong, err
+	}
+	e.HasAge = e.HasAge || isAge || s.Decay > 0
+	if exact, given := words["exact"]; given && exact != "true" && exact != "false" {
+		return "exact", fmt.Errorf("exact is %q; it must be true or false", Brief(exact))
+	}
+	s.Exact = words["exact"] == "true"
+	if wrong, err = e.standsAlone(s, words); err != nil {
+		return wrong, err
+	}
+	return e.bound(n, n.Args[1:], words)
+}
+
+// standsAlone reads the arguments that only a ranking that stands alone has.
+func (e *Expr) standsAlone(s *RankSpec, words map[string]string) (wrong string, err error) {
+	by, given := words["by"]
+	orders := []string{ByCount, ByShare, ByLift, ByScore}
+	switch edge := s.Via.Op == OpForward || s.Via.Op == OpReverse; {
+	case s.ByScore() && given && by != ByScore:
+		return "by", fmt.Errorf("by=%s does not work with weigh, damp or decay, which order by score", Brief(by))
+	case given && !slices.Contains(orders, by):
+		return "by", fmt.Errorf("by is %q; it must be one of %s", Brief(by), strings.Join(orders, ", "))
+	case !edge && (by == ByShare || by == ByLift):
+		return "by", fmt.Errorf("by=%s does not work with via=%s", by, s.Via.Name)
+	case !given && s.ByScore():
+		by = ByScore
+	}
+	s.By = cmp.Or(by, ByCount)
+	since, given := words["subjectsSince"]
+	if !given {
+		return "", nil
+	}
+	if s.Via.Is != dict.URI {
+		return "subjectsSince", fmt.Errorf("subjectsSince works only for results that are %s; these are %s, which have no time", Plural(dict.URI), Plural(s.Via.Is))
+	}
+	t, isAge, err := ParseTime(since, e.Now)
+	if err != nil {
+		return "subjectsSince", fmt.Errorf("subjectsSince: %w", err)
+	}
+	s.Subjects, e.HasAge = Window{FirstMicro(t), EndSince(isAge, e.Now)}, e.HasAge || isAge
+	return "", nil
+}
+
+// bound reads what limits the results of a ranking. except is the set to leave out, if there is one.
+func (e *Expr) bound(n *Node, except []Node, words map[string]string) (wrong string, err error) {
+	for i := range except {
+		if err := e.mustBe(&except[i], n.Is, "except must be a set of %s, like the results"); err != nil {
+			return "except", err
+		}
+	}
+	least := 1
+	if n.Rank.By == ByShare || n.Rank.By == ByLift {
+		least = leastScored
+	}
+	if word, given := words["min"]; given {
+		if least, err = number("min", word, 1<<30); err != nil {
+			return "min", err
+		}
+	}
+	if n.Rank.Min = uint32(least); words["top"] != "" {
+		if n.Rank.Top, err = number("top", words["top"], MaxTop); err != nil {
+			return "top", err
+		}
+		n.score()
+	}
+	return "", nil
 }
 
 // A Weighing says how a ranking computes scores:
@@ -205,37 +386,36 @@ func (w *Weighing) ByScore() bool { return w.OfScores || w.Damped || w.Decay > 0
 // microseconds, but clocks differ by more.
 const shortestDecay = time.Second
 
-// ParseWeighing parses weigh, damp and decay ("" if absent) for a ranking of the set `of` along
-// via. With weigh=score it also marks `of`, so that its scores are kept. Its errors are for the
-// client.
-func ParseWeighing(weigh, damp, decay string, of *Node, via Via, now time.Time) (w Weighing, err error) {
-	switch {
-	case weigh == "":
+// weigh reads weigh, damp and decay. With weigh=score it also marks the set `of`, so that its scores are kept.
+func (s *RankSpec) weigh(words map[string]string, of *Node, now time.Time) (wrong string, err error) {
+	w := &s.Weighing
+	switch weigh, given := words["weigh"]; {
+	case !given:
 	case weigh != "score":
-		return w, fmt.Errorf("weigh is %q; it must be score", Brief(weigh))
-	case of.Op != OpRank || of.Rank.Top == 0:
-		return w, errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
+		return "weigh", fmt.Errorf("weigh is %q; it must be score", Brief(weigh))
+	case of.Rank == nil || of.Rank.Top == 0:
+		return "weigh", errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
 	default:
 		w.OfScores, of.Rank.KeepsWeights = true, true
 	}
-	if damp != "" {
+	if damp, given := words["damp"]; given {
 		w.Damped = true
 		w.Damp, err = strconv.ParseFloat(damp, 64)
 		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
-			return w, fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
+			return "damp", fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
 		}
-		if via.Op != OpForward && via.Op != OpReverse && w.Damp > 0 {
-			return w, fmt.Errorf("damp does not work with via=%s", via.Name)
+		if s.Via.Op != OpForward && s.Via.Op != OpReverse && w.Damp > 0 {
+			return "damp", fmt.Errorf("damp does not work with via=%s", s.Via.Name)
 		}
 	}
-	if decay != "" {
+	if decay, given := words["decay"]; given {
 		age, ok := ParseAge(decay)
 		if !ok || age < shortestDecay || age > maxAge {
-			return w, fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
+			return "decay", fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
 		}
 		w.Decay, w.Now = age, now.Truncate(time.Microsecond).UnixMicro()
 	}
-	return w, nil
+	return "", nil
 }
 
 // MaxSample is the largest sample.
@@ -256,7 +436,7 @@ func (p *parser) sample(n *Node, depth int) error {
 	case !more:
 		return p.errorf(n.Offset, usage)
 	}
-	if n.Least, err = number[int](p, "the number of members", MaxSample); err != nil {
+	if n.Least, err = p.number("the number of members", MaxSample); err != nil {
 		return err
 	}
 	if more, err = p.next("sample"); err != nil || !more {

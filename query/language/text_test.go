@@ -70,6 +70,16 @@ func shown(e *Expr) string {
 			args = append(args, shownWindow(n)...)
 		case n.Op == OpSample:
 			args = append(args, write(&n.Args[0]), fmt.Sprint(n.Least), fmt.Sprint("seed=", n.Seed))
+		case n.Op == OpBlend:
+			for i, weight := range n.Rank.Weights {
+				args = append(args, fmt.Sprint(weight), write(&n.Args[i]))
+			}
+			for i := len(n.Rank.Weights); i < len(n.Args); i++ {
+				args = append(args, "except="+write(&n.Args[i]))
+			}
+			if args = append(args, fmt.Sprint("min=", n.Rank.Min)); n.Rank.Top > 0 {
+				args = append(args, fmt.Sprint("top=", n.Rank.Top))
+			}
 		default:
 			if n.Op == OpAtLeast {
 				args = append(args, fmt.Sprint(n.Least))
@@ -89,7 +99,7 @@ func canonical(e *Expr) string {
 	s := shown(e)
 	for n := range e.Root.All() {
 		if n.Rank != nil {
-			s += fmt.Sprint(" ", n.Rank.Exact, n.Rank.Now)
+			s += fmt.Sprint(" ", n.Rank.Exact, n.Rank.Now, n.Rank.Scored)
 		}
 	}
 	return s

@@ -43,78 +43,19 @@ func query(p url.Values) *xrpc.Query {
 	return &xrpc.Query{NSID: NSID, Values: p, Words: words, MaxExpr: language.MaxExpr, Resolve: func([]language.Literal, func(int) string) error { return nil }}
 }
 
-// shown writes parameters as a ranking in text.
-func shown(p url.Values, space func() string) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		parts = append(parts, space()+name+space()+"="+space()+p.Get(name)+space())
-	}
-	return space() + "rank(" + strings.Join(parts, ",") + ")" + space()
-}
-
-// A text that is no ranking is none, and a mistake in one is an error that shows it.
-func TestMistakesInRankings(t *testing.T) {
-	for _, c := range []struct {
-		text, says string
-		is         bool
-	}{
-		{"", "", false},
-		{"follows(did:web:a.example.com)", "", false},
-		{"rank", "", false},
-		{"rank (of=x)", "", false},
-		{"Rank(of=x)", "", false},
-		{"ranks(of=x)", "", false},
-		{"rank(", `expected ")" at the end of rank(…`, true},
-		{"rank(of=x", `expected ")" at the end`, true},
-		{"rank(of=x) ", "", true},
-		{"rank(of=x) y", `expected ")" at the end`, true},
-		{"rank()", `"" in rank(…): write name=value`, true},
-		{"rank(of=x,)", `"" in rank(…): write name=value`, true},
-		{"rank(,)", "write name=value", true},
-		{"rank(of)", `"of" in rank(…): write name=value`, true},
-		{"rank(=x)", `rank has no parameter ""`, true},
-		{"rank(Of=x)", `rank has no parameter "Of"; it takes of, via`, true},
-		{"rank(of=x,of=y)", "of is given twice", true},
-		{"rank(of=x,via=y, of = x)", "of is given twice", true},
-		{"rank(of=(a,b),via=c)", "", true},
-		{"rank(of=a,b)", `"b" in rank(…)`, true},
-		{"rank(" + strings.Repeat("é", 500) + ")", "write name=value", true},
-	} {
-		got, is, err := Parse(c.text)
-		if is != c.is || (err != nil) != (c.says != "") || err != nil && (!strings.Contains(err.Error(), c.says) || len(err.Error()) > 300 || got != nil) {
-			t.Errorf("%q: %v, %v, %v, want %q", c.text, got, is, err, c.says)
+// evaluated calls fn with the results of a ranking in a state of the store.
+func evaluated(t *testing.T, g *oracle.Graph, r Ranking, fn func(st *Standing, late uint64) error) error {
+	return g.Store.View(t.Context(), func(sn *ask.View) error {
+		v, err := algebra.NewEvaluation(t.Context(), sn, r.Expr, (*xrpc.Work)(nil))
+		if err != nil {
+			return err
 		}
-	}
-}
-
-// FuzzParse checks that what is parsed prints and parses again.
-func FuzzParse(f *testing.F) {
-	for _, s := range []string{
-		"rank(of=follows($viewer),via=likes)", " rank(of = union(follows(did:web:a.example.com), followers(@b.example.com, since=1d)) ,\n via=likes,\tmin = 3 ) ",
-		"rank(of=likes(did:web:a.example.com), via=likers, by=score, damp=0.5, decay=6h, weigh=score, exact=true, except=likes($viewer, since=1d, until=1h), since=24h)", "rank(", "rank())", "rank(of=),via=(", "rank(of==,via=)", "x",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got, is, err := Parse(text)
-		if err != nil || !is {
-			if is != strings.HasPrefix(strings.TrimSpace(text), "rank(") || got != nil {
-				t.Errorf("%q: %v, %v, %v", text, got, is, err)
-			}
-			return
+		late := r.Begin(v, nil)
+		st, err := Rank(v, nil, r)
+		if err != nil {
+			return err
 		}
-		for name, v := range got {
-			if !slices.Contains(Takes(), name) || len(v) != 1 || v[0] != strings.TrimSpace(v[0]) {
-				t.Errorf("%q: %v", text, got)
-			}
-		}
-		if strings.Contains(text, ")(") || strings.Contains(got.Encode(), "%29") { // unbalanced parentheses may move
-			return
-		}
-		again, _, err := Parse(shown(got, func() string { return "" }))
-		if err != nil || again.Encode() != got.Encode() {
-			t.Errorf("%q: %v, printed and parsed: %v, %v", text, got, again, err)
-		}
+		return fn(st, late)
 	})
 }
 
@@ -130,14 +71,14 @@ func TestReadRankings(t *testing.T) {
 		return p
 	}
 	r, err := Read(query(base), noon)
-	if err != nil || r.By != ByCount || r.min != 1 || r.Limit != 100 || r.Except != nil || !r.Window.All() || !r.subjects.All() || r.Via.Op != language.OpForward || r.Via.Is != dict.URI || r.HasAge(query(base)) {
+	if err != nil || r.By != language.ByCount || r.Min != 1 || r.Limit != 100 || len(r.Expr.Root.Args) > 1 || !r.Expr.Root.Window.All() || !r.Subjects.All() || r.Via.Op != language.OpForward || r.Via.Is != dict.URI || r.Expr.HasAge {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for by, least := range map[string]uint32{ByCount: 1, ByShare: 5, ByLift: 5} {
-		if r, err := Read(query(with("by", by)), noon); err != nil || r.min != least || r.By != by {
+	for by, least := range map[string]uint32{language.ByCount: 1, language.ByShare: 5, language.ByLift: 5} {
+		if r, err := Read(query(with("by", by)), noon); err != nil || r.Min != least || r.By != by {
 			t.Errorf("%s: %+v, %v", by, r, err)
 		}
-		if r, err := Read(query(with("by", by, "min", "1073741824")), noon); err != nil || r.min != 1<<30 {
+		if r, err := Read(query(with("by", by, "min", "1073741824")), noon); err != nil || r.Min != 1<<30 {
 			t.Errorf("%s: %+v, %v", by, r, err)
 		}
 	}
@@ -151,6 +92,10 @@ func TestReadRankings(t *testing.T) {
 		{with("of", "likes(did:web:a.example.com)"), `parameter via is "likes"; for a set of AT URIs it must be one of likers, reposters, listblockers, listed`},
 		{with("via", "likers"), `parameter via is "likers"`},
 		{with("via", "lists", "by", "share"), "by=share does not work with via=lists"},
+		{with("set", "rank(of="+a+",via=likes)"), "parameter via does not go together with set"},
+		{url.Values{"set": {a}}, "set: at position 0: expected a ranking: rank(…) or blend(…)"},
+		{url.Values{"set": {"rank(of=" + a + ",via=follows,subjectsSince=1d)"}}, "set: at position 65: subjectsSince works only"},
+		{url.Values{"set": {"rank(of=rank(of=" + a + ",via=follows,by=lift),via=likes)"}}, `rank(…) as a set does not take "by"`},
 		{with("via", "members"), `parameter via is "members"`},
 		{with("via", strings.Repeat("x", 9000)), "parameter via is"},
 		{with("except", a), "except must be a set of AT URIs, like the results; this one is a set of DIDs"},
@@ -210,8 +155,8 @@ func TestReadRankings(t *testing.T) {
 		{with("since", "2026-01-01", "until", "2026-02-01", "subjectsSince", "2026-01-01"), false},
 	} {
 		q := query(c.p)
-		if r, err := Read(q, noon); err != nil || r.HasAge(q) != c.age {
-			t.Errorf("%v has an age: %v, %v", c.p, r.HasAge(q), err)
+		if r, err := Read(q, noon); err != nil || r.Expr.HasAge != c.age {
+			t.Errorf("%v has an age: %v, %v", c.p, r.Expr.HasAge, err)
 		}
 	}
 }
@@ -292,7 +237,7 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 	}
 	counts := map[string]uint64{}
 	v, every := g.Between(windowed, since, until), g.Between(false, 0, 0)
-	if by := p.Get("by"); by == ByShare || by == ByLift { // counts and totals are of the same edges
+	if by := p.Get("by"); by == language.ByShare || by == language.ByLift { // counts and totals are of the same edges
 		every = v
 	}
 	sets := v.Forward[k.Name]
@@ -319,8 +264,8 @@ func slowRank(g *oracle.Graph, p url.Values, of, except map[string]bool, windowe
 		}
 	}
 	least := uint64(1)
-	if p.Get("by") == ByShare || p.Get("by") == ByLift {
-		least = leastScored
+	if p.Get("by") == language.ByShare || p.Get("by") == language.ByLift {
+		least = 5
 	}
 	if p.Has("min") {
 		least, _ = strconv.ParseUint(p.Get("min"), 10, 64)
@@ -355,7 +300,7 @@ func TestRankings(t *testing.T) {
 		c := xrpc.NewCursors(g.Store.Secret())
 		length := g.Now().Sub(oracle.Begin)
 		for range 250 {
-			p := url.Values{"via": {vias()[rng.IntN(len(vias()))]}, "by": {[]string{ByCount, ByShare, ByLift, ByScore}[rng.IntN(4)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
+			p := url.Values{"via": {vias()[rng.IntN(len(vias()))]}, "by": {[]string{language.ByCount, language.ByShare, language.ByLift, language.ByScore}[rng.IntN(4)]}, "limit": {fmt.Sprint(1 + rng.IntN(7))}}
 			of, except := map[string]bool{}, map[string]bool{}
 			members, never := g.Accounts, "did:web:never.example.com"
 			switch p.Get("via") {
@@ -368,9 +313,9 @@ func TestRankings(t *testing.T) {
 				of[never] = true
 			}
 			if via := p.Get("via"); via == "lists" || via == "listed" || via == "authors" {
-				p.Set("by", []string{ByCount, ByScore}[rng.IntN(2)])
+				p.Set("by", []string{language.ByCount, language.ByScore}[rng.IntN(2)])
 			}
-			if by := p.Get("by"); by == ByScore {
+			if by := p.Get("by"); by == language.ByScore {
 				if via := p.Get("via"); rng.IntN(2) == 0 && via != "lists" && via != "listed" && via != "authors" {
 					p.Set("damp", []string{"0", "0.3", "0.5", "1"}[rng.IntN(4)])
 				}
@@ -416,10 +361,10 @@ func TestRankings(t *testing.T) {
 			}
 			for i, r := range got {
 				w := byMember[r.member]
-				if delete(byMember, r.member); r.count != w.count || (p.Get("by") != ByCount && p.Get("by") != ByScore || p.Has("damp") && p.Get("damp") != "0") && r.total != w.total || p.Get("by") == ByScore && math.Abs(r.score-w.score) > 1e-9 {
+				if delete(byMember, r.member); r.count != w.count || (p.Get("by") != language.ByCount && p.Get("by") != language.ByScore || p.Has("damp") && p.Get("damp") != "0") && r.total != w.total || p.Get("by") == language.ByScore && math.Abs(r.score-w.score) > 1e-9 {
 					t.Fatalf("%v: %+v, want %+v", p, r, w)
 				}
-				if before := max(i-1, 0); p.Get("by") == ByScore {
+				if before := max(i-1, 0); p.Get("by") == language.ByScore {
 					if cmp.Or(cmp.Compare(r.score, got[before].score), cmp.Compare(r.count, got[before].count)) > 0 {
 						t.Fatalf("%v: %+v before %+v", p, got[before], r)
 					}
@@ -433,7 +378,7 @@ func TestRankings(t *testing.T) {
 			some[p.Get("by")] += len(got)
 		}
 	}
-	for _, by := range []string{ByCount, ByShare, ByLift, ByScore} {
+	for _, by := range []string{language.ByCount, language.ByShare, language.ByLift, language.ByScore} {
 		if some[by] < 300 {
 			t.Errorf("only %d results by %s", some[by], by)
 		}
@@ -452,12 +397,11 @@ func TestLateRankingsAreSampled(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.After = &Place{Late: late}
-			if err := g.Store.View(t.Context(), func(sn *ask.View) error {
-				st, err := Rank(t.Context(), sn, nil, r)
-				if err == nil && (st.Late != late || (st.Sampled != "") != (want && exact == "false")) {
-					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, st.Late, st.Sampled)
+			if err := evaluated(t, g, r, func(st *Standing, was uint64) error {
+				if was != late || (st.Sampled != "") != (want && exact == "false") {
+					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, was, st.Sampled)
 				}
-				return err
+				return nil
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -483,14 +427,11 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 		}
 		more, n := false, 0
 		var last Result
-		err = g.Store.View(t.Context(), func(sn *ask.View) error {
-			st, err := Rank(t.Context(), sn, nil, r)
-			if err != nil {
-				return err
-			}
+		err = evaluated(t, g, r, func(st *Standing, _ uint64) error {
 			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.scored() && st.Accounts != visible {
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
 			}
+			var err error
 			more, err = st.Page(r, func(e *Result, member string) {
 				if score := st.Score(r.By, e); r.scored() && score != slowScore(r.By, st, e) {
 					t.Fatalf("%v: a score of %d", p, score)
@@ -514,6 +455,47 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 	}
 }
 
+// The scores of a blend are the weighted sums of those that its rankings have alone, and its counts the sums of their counts, on pages of
+// every size.
+func TestBlends(t *testing.T) {
+	g := oracle.NewGraph(t, 4, 25, write.Limits{Row: 6, Chunk: 3})
+	g.Grow(3000)
+	c := xrpc.NewCursors(g.Store.Secret())
+	d := oracle.Draw{Rand: rand.New(rand.NewPCG(4, 4)), Accounts: g.Accounts, Records: g.Posts}
+	some := 0
+	for range 60 {
+		var args []string
+		want := map[string]slowRanking{}
+		least := 1 + d.IntN(3)
+		for range 1 + d.IntN(4) {
+			of, more := "likers("+d.One(g.Posts...)+")", d.One("", ", damp=0.5", ", min=2", ", top=5", ", decay=10000d", ", since=2026-03-01", ", except=members("+d.Name()+")")
+			ranking, weight := "rank(of="+of+", via="+d.One("follows", "followers")+more+")", d.One("1", "2.5", "0.25", "30")
+			w, _ := strconv.ParseFloat(weight, 64)
+			for _, r := range pages(t, g, c, url.Values{"set": {ranking}}) {
+				sum, score := want[r.member], r.score
+				want[r.member] = slowRanking{member: r.member, count: sum.count + r.count, score: sum.score + w*score}
+			}
+			args = append(args, weight, ranking)
+		}
+		out := d.Name()
+		delete(want, out)
+		maps.DeleteFunc(want, func(_ string, r slowRanking) bool { return r.count < uint64(least) })
+		text := fmt.Sprintf("blend(%s, min=%d, except=members(%s))", strings.Join(args, ", "), least, out)
+		got := pages(t, g, c, url.Values{"set": {text}, "limit": {fmt.Sprint(1 + d.IntN(9))}})
+		for i, r := range got {
+			if w := want[r.member]; r.count != w.count || math.Abs(r.score-w.score) > 1e-9 || i > 0 && cmp.Or(cmp.Compare(r.score, got[i-1].score), cmp.Compare(r.count, got[i-1].count)) > 0 {
+				t.Fatalf("%s: %+v, want %+v", text, r, w)
+			}
+		}
+		if some += len(got); len(got) != len(want) {
+			t.Fatalf("%s: %d results, want %d", text, len(got), len(want))
+		}
+	}
+	if some < 300 {
+		t.Errorf("only %d results", some)
+	}
+}
+
 // A ranking that leaves out what a labeler has labeled fails if the labeler is not read.
 func TestUnknownLabelersInExcept(t *testing.T) {
 	g := oracle.NewGraph(t, 9, 5, write.Limits{})
@@ -522,10 +504,7 @@ func TestUnknownLabelersInExcept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = g.Store.View(t.Context(), func(sn *ask.View) error {
-		_, err := Rank(t.Context(), sn, nil, r)
-		return err
-	})
+	err = evaluated(t, g, r, nil)
 	if limit, ok := errors.AsType[*algebra.LimitError](err); !ok || !strings.Contains(limit.What, "unknown labeler") {
 		t.Error(err)
 	}

@@ -2,32 +2,18 @@ package rank
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/bits"
-	"net/url"
 	"slices"
 	"strings"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
+	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
-
-// The scores of rankings. If c of the n members of a set have an edge to a result, and t of all N
-// accounts do, both in the window if there is one, share is c / t, and lift is (c / n) / (t / N): the ratio of c to what chance would
-// give. Lift, or interest, comes from association rules (Brin, Motwani, Ullman and Tsur, "Dynamic
-// itemset counting and implication rules for market basket data", 1997). Both give the same
-// order.
-const (
-	ByCount = "count"
-	ByShare = "share"
-	ByLift  = "lift"
-	ByScore = "score" // see language.Weighing; without its parameters it is the count
-)
-
-// leastScored is the default of min with share and lift, which mean little for small counts.
-const leastScored = 5
 
 // A Result is a result of a ranking. With share and lift, its total is the number of accounts with an edge to it.
 type Result = algebra.Result
@@ -37,7 +23,6 @@ type Standing struct {
 	v        *algebra.Evaluation // of the set
 	tally    *algebra.Tally
 	Of       uint64 // members of the expanded set
-	Late     uint64 // how often the budget was halved
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
 	Sampled  string // what was sampled, for the client; "" if everything was read
 	results  []Result
@@ -46,13 +31,14 @@ type Standing struct {
 // measure looks up the totals of the results, and orders them by score. In a window, the results with the highest
 // counts come first: those that are not counted before the budget is spent are left out.
 func (st *Standing) measure(r Ranking) error {
+	window := r.Expr.Root.Window
 	known, err := st.v.View.Known()
 	if err != nil {
 		return err
 	}
 	st.Accounts = uint64(max(known.Counts.Accounts-known.Counts.Hidden, 1))
-	st.results = st.tally.Top(r.min, algebra.MaxScored)
-	if r.Window.All() {
+	st.results = st.tally.Top(r.Min, algebra.MaxScored)
+	if window.All() {
 		slices.SortFunc(st.results, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	ids := make([]dict.ID, len(st.results))
@@ -67,11 +53,11 @@ func (st *Standing) measure(r Ranking) error {
 		e.Total = max(total, uint64(e.Count)) // a total may be one, too
 		return st.v.Ended.Err()
 	}
-	if r.Window.All() {
+	if window.All() {
 		err = algebra.Totals(st.v.View, r.Via, ids, total)
 	} else {
 		var counted int
-		counted, err = st.v.TotalsIn(r.Via, ids, algebra.Within(r.Window), func(i int, n uint64) { _ = total(i, n) })
+		counted, err = st.v.TotalsIn(r.Via, ids, algebra.Within(window), func(i int, n uint64) { _ = total(i, n) })
 		st.results = st.results[:counted]
 	}
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
@@ -87,7 +73,7 @@ func compareShares(x, y Result) int {
 func (st *Standing) Score(by string, e *Result) uint64 {
 	n, d := uint64(e.Count), max(e.Total, 1)
 	hi, lo := bits.Mul64(n, 1_000_000)
-	if by == ByLift {
+	if by == language.ByLift {
 		over, under := bits.Mul64(n*1_000_000, st.Accounts)
 		if of := max(st.Of, 1); d <= (1<<63)/of { // else the quotient is nearly zero
 			hi, lo, d = over, under, d*of
@@ -105,12 +91,12 @@ func (st *Standing) first(r Ranking, n int) []Result {
 	if r.listed() {
 		return st.results[:min(n, len(st.results))]
 	}
-	return st.tally.Top(r.min, n)
+	return st.tally.Top(r.Min, n)
 }
 
 // inOrder compares two results by rank.
 func inOrder(by string, x, y Result) int {
-	if by != ByShare && by != ByLift {
+	if by != language.ByShare && by != language.ByLift {
 		return algebra.CompareResults(x, y)
 	}
 	return cmp.Or(compareShares(y, x), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
@@ -157,17 +143,11 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member string)) (more b
 // Question returns the text that a cursor of a Ranking is bound to: the parameters, and the
 // accounts whose handles they name.
 func Question(q *xrpc.Query, r *Ranking) string {
-	asked := url.Values{}
-	for _, name := range Takes() {
-		if q.Values.Has(name) && !slices.Contains([]string{"cursor", "limit", "format", "names", "proof"}, name) {
-			asked.Set(name, q.Values.Get(name))
-		}
+	asked := maps.Clone(q.Values)
+	for _, name := range []string{"cursor", "limit", "format", "names", "proof"} {
+		asked.Del(name)
 	}
-	question := "rank " + asked.Encode() + "\x00" + r.Of.Question()
-	if r.Except != nil {
-		question += "\x00" + r.Except.Question()
-	}
-	return question
+	return "rank " + asked.Encode() + "\x00" + r.Expr.Question()
 }
 
 // SealPlace seals the start of the next page of a Ranking.
@@ -186,7 +166,7 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 
 // isRecent reports whether a result is a record in the window subjectsSince.
 func (r *Ranking) isRecent(uri string) bool {
-	return r.subjects.All() || r.subjects.Has(ask.ParsePath([]byte(uri[strings.LastIndexByte(uri, '/')+1:])))
+	return r.Subjects.All() || algebra.Within(r.Subjects).Has(ask.ParsePath([]byte(uri[strings.LastIndexByte(uri, '/')+1:])))
 }
 
 // IsPost reports whether a URI names a post.

@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"skein.blue/query/language"
 )
 
 // slowScore returns a score in millionths, by the definition.
 func slowScore(by string, st *Standing, e *Result) uint64 {
 	rat := func(n uint64) *big.Rat { return new(big.Rat).SetInt(new(big.Int).SetUint64(n)) }
 	score := new(big.Rat).Quo(rat(uint64(e.Count)), rat(max(e.Total, 1)))
-	if by == ByLift {
+	if by == language.ByLift {
 		score = score.Mul(score, rat(st.Accounts)).Quo(score, rat(max(st.Of, 1)))
 	}
 	score.Mul(score, rat(1_000_000))
@@ -33,7 +35,7 @@ func TestScoresAreExact(t *testing.T) {
 	for range 50_000 {
 		st := &Standing{Accounts: max(drawn(rng, []int{40, 63}[rng.IntN(2)]), 1), Of: drawn(rng, 31)}
 		e := &Result{ID: drawn(rng, 40), Count: uint32(drawn(rng, 32)), Total: drawn(rng, 32)}
-		for _, by := range []string{ByShare, ByLift} {
+		for _, by := range []string{language.ByShare, language.ByLift} {
 			if got, want := st.Score(by, e), slowScore(by, st, e); got != want {
 				t.Fatalf("%s of %+v, %d accounts, %d members: %d, want %d", by, *e, st.Accounts, st.Of, got, want)
 			}
@@ -43,7 +45,7 @@ func TestScoresAreExact(t *testing.T) {
 
 // slowOrder compares two results by the definition of their rank.
 func slowOrder(by string, x, y Result) int {
-	if by != ByCount {
+	if by != language.ByCount {
 		share := func(e Result) *big.Rat { return big.NewRat(int64(e.Count), int64(max(e.Total, 1))) }
 		if c := share(y).Cmp(share(x)); c != 0 {
 			return c
@@ -68,9 +70,9 @@ func TestOrderIsExact(t *testing.T) {
 	}
 	for range 30_000 {
 		x, y := result(), result()
-		for _, by := range []string{ByCount, ByShare, ByLift} {
+		for _, by := range []string{language.ByCount, language.ByShare, language.ByLift} {
 			got := inOrder(by, x, y)
-			if got != slowOrder(by, x, y) || got != -inOrder(by, y, x) || got == 0 && by == ByCount && (x.ID != y.ID || x.Count != y.Count) {
+			if got != slowOrder(by, x, y) || got != -inOrder(by, y, x) || got == 0 && by == language.ByCount && (x.ID != y.ID || x.Count != y.Count) {
 				t.Fatalf("%s: %+v and %+v: %d, want %d", by, x, y, got, slowOrder(by, x, y))
 			}
 		}
@@ -82,7 +84,7 @@ func TestOrderIsExact(t *testing.T) {
 			r.ID = uint64(i)
 			all = append(all, r)
 		}
-		for _, by := range []string{ByCount, ByShare, ByLift} {
+		for _, by := range []string{language.ByCount, language.ByShare, language.ByLift} {
 			want := slices.Clone(all)
 			slices.SortFunc(want, func(x, y Result) int { return slowOrder(by, x, y) })
 			rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

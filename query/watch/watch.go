@@ -322,8 +322,8 @@ func Watchable(e *language.Expr) error {
 			why = "a set with since or until cannot be watched: its members would leave as time passes"
 		case n.Op == language.OpLists && n.Kind != kinds.ListItem:
 			why = "sets of the records that name something, such as quotes(…), cannot be watched: another record of a member changes no set"
-		case n.Op == language.OpRank && !throughLists(n):
-			why = "rank(…), blocking(…) and within(A, 2) cannot be watched: any account's records may change them"
+		case n.Rank != nil && !throughLists(n):
+			why = "rank(…), blend(…), blocking(…) and within(A, 2) cannot be watched: any account's records may change them"
 		case n.Op == language.OpSample:
 			why = "sample(…) cannot be watched: a change of the set may change which of its members are chosen"
 		case n.Op == language.OpAuthors, n.Op == language.OpBy:

@@ -106,9 +106,18 @@ func (q *Query) ExprAt(name string, now time.Time) (*language.Expr, error) {
 	return q.Expr(name, q.Values.Get(name), now)
 }
 
+// RankingAt is ExprAt for a ranking that stands alone.
+func (q *Query) RankingAt(name string, now time.Time) (*language.Expr, error) {
+	return q.parsed(name, q.Values.Get(name), now, q.Words.ParseRanking)
+}
+
 // Expr parses a set expression. what names it in errors.
 func (q *Query) Expr(what, text string, now time.Time) (*language.Expr, error) {
-	e, err := q.Words.Parse(text, q.MaxExpr, now)
+	return q.parsed(what, text, now, q.Words.Parse)
+}
+
+func (q *Query) parsed(what, text string, now time.Time, parse func(string, int, time.Time) (*language.Expr, error)) (*language.Expr, error) {
+	e, err := parse(text, q.MaxExpr, now)
 	if err != nil {
 		return nil, Invalid("%s: %v", what, err)
 	}

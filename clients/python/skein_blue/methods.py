@@ -756,7 +756,7 @@ class _RankOutput(TypedDict):
 
 
 class RankOutput(_RankOutput, total=False):
-    """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+    """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
 
     #: For share and lift: the number of active accounts.
     accounts: int
@@ -780,6 +780,7 @@ class RankOutput(_RankOutput, total=False):
 
 
 class _RankRanked(TypedDict):
+    #: How many members lead to the result; of blend(…), the sum of the counts of its rankings.
     count: int
     member: str
 
@@ -1019,11 +1020,9 @@ class Methods:
         answer: QueryOutput = self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "names": names, "proof": proof, "records": records})
         return answer
 
-    def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
-        """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
+    def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
-        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
@@ -1032,13 +1031,16 @@ class Methods:
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
+        of: An expression for a set. Without set, of and via are required.
         proof: Return what proves that the answer is complete.
+        set_: A whole ranking, rank(…) or blend(…), instead of of, via and what comes with them. blend(3, rank(of=E, via=likes), 1, rank(of=E, via=reposts)) is a weighted sum. $viewer stands for the DID of the account in the service auth token.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
         return answer
 
 
@@ -1253,11 +1255,9 @@ class AsyncMethods:
         answer: QueryOutput = await self._call("blue.skein.graph.query", {"set": set_, "count": count, "cursor": cursor, "limit": limit, "names": names, "proof": proof, "records": records})
         return answer
 
-    async def rank(self, of: str, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str], *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, proof: bool | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
-        """Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result.
+    async def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result.
 
-        of: An expression for a set. $viewer stands for the DID of the account in the service auth token.
-        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
         damp: A number from 0 to 1. The score of a result is divided by this power of the number of all accounts (or subjects) with the edge to it, so that what is popular anyway counts for less. If there are more than 20,000 results (5,000 if via leads to accounts that link to a member, as likers and followers do), only those with the highest scores before the division remain.
@@ -1266,11 +1266,14 @@ class AsyncMethods:
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
+        of: An expression for a set. Without set, of and via are required.
         proof: Return what proves that the answer is complete.
+        set_: A whole ranking, rank(…) or blend(…), instead of of, via and what comes with them. blend(3, rank(of=E, via=likes), 1, rank(of=E, via=reposts)) is a weighted sum. $viewer stands for the DID of the account in the service auth token.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
         subjects_since: If the results are records, return only those with a time in their key from then on.
         until: Use only records with a time in their key before then.
+        via: The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind.
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
-        answer: RankOutput = await self._call("blue.skein.graph.rank", {"of": of, "via": via, "by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "proof": proof, "since": since, "subjectsSince": subjects_since, "until": until, "weigh": weigh})
+        answer: RankOutput = await self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
         return answer

@@ -122,7 +122,7 @@ class Incomplete(Case):
     def test_methods(self) -> None:
         for skein in self.each(self.base):
             for call in (
-                lambda: skein.rank("follows(did:plc:a)", "likes"),
+                lambda: skein.rank(of="follows(did:plc:a)", via="likes"),
                 lambda: skein.known("did:plc:a", "followers", ["did:plc:b"]),
                 lambda: skein.contains("follows(did:plc:a)", ["did:plc:b"]),
             ):
@@ -168,7 +168,7 @@ class Post(Case):
             for nsid, call, params in (
                 ("blue.skein.graph.query", lambda: skein.query(long, count=True), {"set": [long], "count": ["true"]}),
                 ("blue.skein.graph.list", lambda: skein.list(long), {"set": [long]}),
-                ("blue.skein.graph.rank", lambda: skein.rank(long, "likes", except_="x"), {"of": [long], "via": ["likes"], "except": ["x"]}),
+                ("blue.skein.graph.rank", lambda: skein.rank(of=long, via="likes", except_="x"), {"of": [long], "via": ["likes"], "except": ["x"]}),
                 ("blue.skein.graph.contains", lambda: skein.contains("x", many), {"set": ["x"], "member": many}),
                 ("blue.skein.graph.known", lambda: skein.known("x", "followers", many), {"actor": ["x"], "edge": ["followers"], "subject": many}),
             ):
@@ -224,7 +224,7 @@ class Values(Case):
                 ({"subjects_since": timedelta(days=1), "decay": timedelta(hours=6)}, {"subjectsSince": ["86400.000000s"], "decay": ["21600.000000s"]}),
             ):
                 noted.clear()
-                skein.rank("x", "likes", **given)
+                skein.rank(of="x", via="likes", **given)
                 self.assertEqual(noted, [{"of": ["x"], "via": ["likes"], **sent}])
 
 

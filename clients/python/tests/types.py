@@ -26,10 +26,10 @@ def sync(skein: Skein) -> None:
             dids.append(r["actor"])
     cursor: Optional[str] = skein.get_backlinks("x", "y", reverse=True)["cursor"]
     certain: str = skein.get_backlinks("x", "y")["cursor"]  # type: ignore[assignment]  # None on the last page
-    skein.rank("x", "likes", damp=0.5, since=datetime.now(), until=date.today(), subjects_since="1h", decay=timedelta(hours=6))
+    skein.rank(of="x", via="likes", damp=0.5, since=datetime.now(), until=date.today(), subjects_since="1h", decay=timedelta(hours=6))
     skein.histogram("x", bucket=timedelta(hours=1))
-    skein.rank("x", "likes", since=0.5)  # type: ignore[arg-type]  # not a time
-    skein.rank("x", "likes", sicne="1h")  # type: ignore[call-arg]  # unknown parameter
+    skein.rank(of="x", via="likes", since=0.5)  # type: ignore[arg-type]  # not a time
+    skein.rank(of="x", via="likes", sicne="1h")  # type: ignore[call-arg]  # unknown parameter
     skein.known("x", "quoters", ["y"])  # of a configured kind
     skein.query("x")["totla"]  # type: ignore[typeddict-item]  # unknown field
 

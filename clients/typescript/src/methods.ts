@@ -761,10 +761,12 @@ export interface RankParams {
   min?: number;
   /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
   names?: boolean;
-  /** An expression for a set. $viewer stands for the DID of the account in the service auth token. */
-  of: string;
+  /** An expression for a set. Without set, of and via are required. */
+  of?: string;
   /** Return what proves that the answer is complete. */
   proof?: boolean;
+  /** A whole ranking, rank(…) or blend(…), instead of of, via and what comes with them. blend(3, rank(of=E, via=likes), 1, rank(of=E, via=reposts)) is a weighted sum. $viewer stands for the DID of the account in the service auth token. */
+  set?: string;
   /** Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string | Date;
   /** If the results are records, return only those with a time in their key from then on. */
@@ -772,7 +774,7 @@ export interface RankParams {
   /** Use only records with a time in their key before then. */
   until?: string | Date;
   /** The name of a set that takes one of the members: of accounts follows, followers, likes, reposts, blocks, blockers, listblocks, lists; of URIs likers, reposters, listblockers, listed, authors; or a set of a configured kind. */
-  via: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | 'authors' | (string & {});
+  via?: 'follows' | 'followers' | 'likes' | 'reposts' | 'blocks' | 'blockers' | 'listblocks' | 'lists' | 'likers' | 'reposters' | 'listblockers' | 'listed' | 'authors' | (string & {});
   /** Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top. */
   weigh?: 'score';
 }
@@ -802,6 +804,7 @@ export interface RankOutput {
 }
 
 export interface RankRanked {
+  /** How many members lead to the result; of blend(…), the sum of the counts of its rankings. */
   count: number;
   /** For lift: (count / of) / (total / accounts), in millionths. 1950000 means 1.95 times chance. */
   lift?: number;
@@ -942,7 +945,7 @@ export class Methods {
     return this.call('blue.skein.graph.query', params, options) as Promise<QueryOutput>;
   }
 
-  /** Follows an edge from every member of a set, and counts how often each result occurs, highest count first. Each member counts once for a result. */
+  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. */
   rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
     return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
   }

@@ -119,7 +119,7 @@ async function show() {
   try {
     if (!asked) return welcome(out, signal);
     if (/^\s*rank\s*\(/.test(q)) await learnRank();
-    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
+    const s = subjectOf(q), rank = /^\s*blend\s*\(/.test(q) ? {set: q} : rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
     if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
     else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
@@ -236,6 +236,7 @@ const members = (state, {page}, {cursor, type}, items, more) => [
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
 
 function rankTitle(p) {
+  if (p.set) return p.set;
   const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
@@ -258,7 +259,7 @@ async function showRank(out, q, typed, paged, signal) {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count) + (deed && !i.lift && !i.share ? ' of them' : ''), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
+  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), params.of && link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
 }

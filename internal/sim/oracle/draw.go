@@ -111,7 +111,7 @@ func (d Draw) Expr(dids bool, depth int) string {
 		return sp() + name + sp() + "(" + sp() + arg + sp() + ")" + sp()
 	}
 	if d.IntN(4) == 0 {
-		return d.rank(dids, depth, d.IntN(2) == 0)
+		return d.ranking(dids, depth, d.IntN(2) == 0)
 	}
 	if d.IntN(7) == 0 {
 		of := d.Expr(false, depth-1)
@@ -134,6 +134,24 @@ func (d Draw) Expr(dids bool, depth int) string {
 	return sp() + d.One("intersect", "union", "except") + sp() + "(" + strings.Join(args, ",") + ")" + sp()
 }
 
+// ranking draws a ranking of DIDs or of URIs, and perhaps with top: a rank(…) or a blend(…).
+func (d Draw) ranking(dids bool, depth int, top bool) string {
+	if depth <= 1 || d.IntN(3) > 0 {
+		return d.rank(dids, depth, top)
+	}
+	var args []string
+	for range 1 + d.IntN(2) {
+		args = append(args, d.space()+d.One("1", "2.5", ".25", "30")+d.space(), d.ranking(dids, depth-1, d.IntN(3) == 0))
+	}
+	if top {
+		args = append(args, fmt.Sprint(d.space(), "top", d.space(), "=", 1+d.IntN(12)), fmt.Sprint("min=", d.space(), 1+d.IntN(3)))
+	}
+	if d.IntN(3) == 0 {
+		args = append(args, d.space()+"except="+d.Expr(dids, depth-1))
+	}
+	return d.space() + "blend" + d.space() + "(" + strings.Join(args, ",") + ")" + d.space()
+}
+
 // rank draws a rank(…) of DIDs or of URIs, with its arguments in any order, and perhaps with top.
 func (d Draw) rank(dids bool, depth int, top bool) string {
 	sp := d.space
@@ -147,7 +165,7 @@ func (d Draw) rank(dids bool, depth int, top bool) string {
 	}
 	var args []string
 	if d.IntN(3) == 0 {
-		args = append(args, "of"+sp()+"="+d.rank(from, depth-1, true), "weigh"+sp()+"="+sp()+"score")
+		args = append(args, "of"+sp()+"="+d.ranking(from, depth-1, true), "weigh"+sp()+"="+sp()+"score")
 	} else {
 		args = append(args, "of"+sp()+"="+d.Expr(from, depth-1))
 	}
