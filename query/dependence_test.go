@@ -454,7 +454,7 @@ var questions = []string{
 	"path from=A to=A", "path from=A to=A max=1", "query set=within(A,2)",
 	"query set=E", "query set=U", "query set=intersect(follows(A),E)", "query set=except(follows(A),E)", "query set=intersect(U,rank(of=follows(A),via=likes))",
 	"contains set=E member=A member=A member=A", "contains set=U member=P member=P",
-	"list set=E order=id", "list set=E order=size(likes)", "list set=E order=size(followers)", "list set=U order=size(likers)", "list set=intersect(follows(A),E) order=newest",
+	"list set=E order=id", "list set=E order=size(likes)", "list set=E order=size(followers)", "list set=U order=size(likers)", "list set=U order=created", "list set=intersect(union(followers(A),likers(P),listed(P)),follows(A)) order=oldest", "list set=intersect(follows(A),E) order=newest",
 	"histogram set=follows(A)", "histogram set=intersect(likers(P),E)",
 	"counts edge=follows edge=blocks edge=likes subject=A subject=A", "counts edge=followers edge=lists subject=A", "counts edge=listed subject=P", "counts edge=likers subject=P",
 	"known actor=A edge=followers subject=A", "known actor=A edge=follows subject=A", "known actor=A edge=likers subject=P subject=P", "known actor=A edge=listed subject=P",

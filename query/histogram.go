@@ -48,7 +48,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil, err
 	}
 	if e.Root.Source() == nil {
-		return nil, xrpc.Invalid("histogram needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument")
+		return nil, xrpc.Invalid("histogram needs a set whose members come from records, as order=newest of list does")
 	}
 	now := time.Now()
 	window := q.Window(now)

@@ -15,23 +15,19 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// pathsOf returns the records that make members of a leaf members. ids ascends.
-func pathsOf(v *algebra.Evaluation, n *language.Node, ids []uint64) (map[uint64]ask.Path, error) {
-	all := make([]dict.ID, len(ids))
-	for i, id := range ids {
-		all[i] = dict.ID(id)
-	}
-	found, err := v.EdgeRecords(n, all)
-	paths := make(map[uint64]ask.Path, len(found))
+// recordsOf returns the records that make members of n, a source, members. ids ascends.
+func recordsOf(v *algebra.Evaluation, n *language.Node, ids []uint64) (map[uint64]algebra.MemberRecord, error) {
+	found, err := v.EdgeRecords(n, ids)
+	records := make(map[uint64]algebra.MemberRecord, len(found))
 	for _, f := range found {
-		paths[uint64(f.ID)] = f.Path
+		records[uint64(f.ID)] = f
 	}
-	return paths, err
+	return records, err
 }
 
-// memberURI returns the URI of a record that makes a member of a leaf one.
-func memberURI(v *algebra.Evaluation, n *language.Node, member string, p ask.Path) string {
-	return recordURI(v.Expr.AuthorOf(n, member), *v.Expr.Info(n), p)
+// memberURI returns the URI of a record that makes a member one.
+func memberURI(v *algebra.Evaluation, member string, r algebra.MemberRecord) string {
+	return recordURI(v.Expr.AuthorOf(r.By, member), *v.Expr.Info(r.By), r.Path)
 }
 
 type listItem struct {
@@ -39,6 +35,8 @@ type listItem struct {
 	Record string  `json:"record,omitempty"`
 	Time   string  `json:"time,omitempty"` // of the record
 	Size   *uint64 `json:"size,omitempty"` // with order=size(…)
+
+	Created string `json:"created,omitempty"` // with order=created: the time of the member itself
 }
 
 // listAnswer is an answer of list.
@@ -57,6 +55,7 @@ func (a *listAnswer) table() *table { return tableOf(a.Items, a.Cursor, a.Total)
 const (
 	newestFirst = "newest"
 	oldestFirst = "oldest"
+	created     = "created"
 	byID        = "id"
 )
 
@@ -85,7 +84,7 @@ func list(ctx context.Context, q *call) (any, error) {
 		}
 		out.Items, out.Cursor, err = l.page(v, set, limit)
 		out.Total, out.Order = total, l.order
-		if l.via == nil && !l.after.Sorted {
+		if l.via == nil && l.order != created && !l.after.Sorted {
 			out.Order = byID
 		}
 		return err
@@ -107,21 +106,25 @@ func (q *call) listing(e *language.Expr) (l *listing, err error) {
 	hasRecords := e.Root.Source() != nil
 	switch {
 	case l.order == "" && q.Values.Has("order"):
-		return nil, xrpc.Invalid("parameter order is empty; it must be newest, oldest, id or size(NAME)")
+		return nil, xrpc.Invalid("parameter order is empty; it must be newest, oldest, created, id or size(NAME)")
 	case l.order == "" && !hasRecords:
 		l.order = byID
 	case l.order == "":
 		l.order = newestFirst
 	case l.order == newestFirst, l.order == oldestFirst:
 		if !hasRecords {
-			return nil, xrpc.Invalid("order=%s needs a set without operators, such as likers(at://…), or intersect, except or sample with such a set as the first argument. For other sets, use order=id or order=size(NAME)", l.order)
+			return nil, xrpc.Invalid("order=%s needs a set whose members come from records: a set without operators, such as likers(at://…), a union or atleast of such sets, or an intersect, except, sample or by whose first argument is one, not %s. For other sets, use order=id, order=created or order=size(NAME)", l.order, "members, rank or authors")
+		}
+	case l.order == created:
+		if e.Type() != dict.URI {
+			return nil, xrpc.Invalid("order=created works only for sets of %s; this one is a set of %s", language.Plural(dict.URI), language.Plural(e.Type()))
 		}
 	case l.order == byID:
 	default:
 		name, isSize := strings.CutPrefix(l.order, "size(")
 		name, closed := strings.CutSuffix(name, ")")
 		if !isSize || !closed {
-			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, id or size(NAME)", language.Brief(l.order))
+			return nil, xrpc.Invalid("parameter order is %q; it must be newest, oldest, created, id or size(NAME)", language.Brief(l.order))
 		}
 		vias := slices.DeleteFunc(q.Words.Vias(e.Type()), func(v language.Via) bool { return v.Op == language.OpAuthors }) // a record has one
 		via, err := q.Words.Named("order=size(NAME): NAME", name, "for a set of "+language.Plural(e.Type())+" ", vias)
@@ -137,9 +140,11 @@ func (q *call) listing(e *language.Expr) (l *listing, err error) {
 // page reads a page, and returns the cursor of the next one.
 func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []listItem, cursor string, err error) {
 	items = []listItem{}
-	var ids []uint64              // of the items
-	var paths map[uint64]ask.Path // nil: not read yet
+	var ids []uint64                            // of the items
+	var records map[uint64]algebra.MemberRecord // nil: not read yet
 	var last *algebra.Place
+	now := l.after.At(l.e.Now)
+	order := algebra.NewestFirst(now)
 	switch {
 	case l.via != nil:
 		var page []algebra.Sized
@@ -151,17 +156,24 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 		ids, _, cursor, err = l.q.page(v, set, l.place, limit)
 		items = make([]listItem, len(ids))
 	default:
-		order := algebra.NewestFirst
-		if l.order == oldestFirst {
-			order = algebra.OldestFirst
-		}
-		now := l.after.At(l.e.Now)
 		var page []algebra.MemberRecord
-		page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order(now))
-		paths = make(map[uint64]ask.Path, len(page))
+		switch l.order {
+		case created:
+			page, last, err = v.Created(set, &l.after, limit, order)
+		case oldestFirst:
+			order = algebra.OldestFirst(now)
+			fallthrough
+		default:
+			page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order)
+			records = make(map[uint64]algebra.MemberRecord, len(page))
+		}
 		for _, r := range page {
-			ids, items = append(ids, uint64(r.ID)), append(items, listItem{})
-			paths[uint64(r.ID)] = r.Path
+			id := uint64(r.ID)
+			if ids, items = append(ids, id), append(items, listItem{}); l.order == created {
+				items[len(items)-1].Created = timeOf(r.Path)
+			} else {
+				records[id] = r
+			}
 		}
 	}
 	if err != nil {
@@ -170,16 +182,15 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 	if last != nil {
 		cursor = l.q.Cursors.SealList(l.e, l.order, *last)
 	}
-	return items, cursor, describeItems(v, ids, items, paths)
+	return items, cursor, describeItems(v, ids, items, records)
 }
 
 // describeItems adds the names and records of members.
-func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, paths map[uint64]ask.Path) error {
+func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, records map[uint64]algebra.MemberRecord) error {
 	sorted := slices.Sorted(slices.Values(ids))
 	names, err := v.Names(v.Expr.Root.Is, sorted)
-	source := v.Expr.Root.Source()
-	if err == nil && source != nil && paths == nil {
-		paths, err = pathsOf(v, source, sorted)
+	if source := v.Expr.Root.Source(); err == nil && source != nil && records == nil {
+		records, err = recordsOf(v, source, sorted)
 	}
 	if err != nil {
 		return err
@@ -187,12 +198,12 @@ func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, paths 
 	for i, id := range ids {
 		at, _ := slices.BinarySearch(sorted, id)
 		items[i].Member = names[at]
-		path, ok := paths[id]
+		r, ok := records[id]
 		if !ok {
 			continue
 		}
-		if items[i].Time = timeOf(path); !source.Kind.IsLabel() { // a label is not a record
-			items[i].Record = memberURI(v, source, names[at], path)
+		if items[i].Time = timeOf(r.Path); !r.By.Kind.IsLabel() { // a label is not a record
+			items[i].Record = memberURI(v, names[at], r)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/language"
 )
 
 // timeIn is the time in the key of a record, as answers write it.
@@ -61,7 +62,7 @@ func TestLists(t *testing.T) {
 		} else {
 			set, members = w.expression(rng, dids, rng.IntN(3))
 		}
-		order := []string{"", "id", "newest", "oldest"}[rng.IntN(4)]
+		order := []string{"", "id", "newest", "oldest", "created"}[rng.IntN(5)]
 		var sizes map[string][]string
 		if rng.IntN(2) == 0 {
 			of := w.viasOf(dids)
@@ -73,14 +74,17 @@ func TestLists(t *testing.T) {
 		if order != "" {
 			p.Set("order", order)
 		}
-		// The first set of intersect, except and by decides whether there are records.
-		first := strings.TrimSpace(set)
-		for strings.HasPrefix(first, "intersect(") || strings.HasPrefix(first, "except(") || strings.HasPrefix(first, "by(") {
-			first = strings.TrimSpace(first[strings.Index(first, "(")+1:])
+		e, err := language.NewVocabulary(kinds.BuiltIn).Parse(set, language.MaxExpr, time.Now())
+		if err != nil {
+			t.Fatal(err)
 		}
-		hasRecords := !strings.HasPrefix(first, "union") && !strings.HasPrefix(first, "members") && !strings.HasPrefix(first, "authors")
+		hasRecords := e.Root.Source() != nil
 		if (order == "newest" || order == "oldest") && !hasRecords {
 			w.says("list?"+p.Encode(), 400, "order=size(NAME)")
+			continue
+		}
+		if order == "created" && dids {
+			w.says("list?"+p.Encode(), 400, "order=created works only for sets of AT URIs; this one is a set of DIDs")
 			continue
 		}
 		want := order
@@ -108,6 +112,9 @@ func TestLists(t *testing.T) {
 			if timeIn(it.Member) > it.Time && it.Time != "" {
 				early++
 			}
+			if created := timeIn(it.Member); want == "created" && it.Created != created || want != "created" && it.Created != "" {
+				t.Fatalf("%v: %+v, want created %s", p, it, created)
+			}
 			if (it.Size != nil) != (sizes != nil) || it.Size != nil && *it.Size != len(sizes[it.Member]) {
 				t.Fatalf("%v: %+v, want the size %d", p, it, len(sizes[it.Member]))
 			}
@@ -122,6 +129,8 @@ func TestLists(t *testing.T) {
 				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(y.Time, x.Time))
 			case "oldest":
 				return cmp.Or(cmp.Compare(untimed[x.Time == ""], untimed[y.Time == ""]), cmp.Compare(x.Time, y.Time))
+			case "created":
+				return cmp.Or(cmp.Compare(untimed[x.Created == ""], untimed[y.Created == ""]), cmp.Compare(y.Created, x.Created))
 			case "id":
 				return 0
 			}
@@ -140,7 +149,7 @@ func TestLists(t *testing.T) {
 			}
 		}
 	}
-	if recorded < 300 || turned < 50 || early < 5 || some["newest"] == 0 || some["oldest"] == 0 || some["id"] == 0 {
+	if recorded < 300 || turned < 50 || early < 5 || some["newest"] == 0 || some["oldest"] == 0 || some["id"] == 0 || some["created"] == 0 {
 		t.Errorf("%v members, %d with records, %d from before their subject, %d pages", some, recorded, early, turned)
 	}
 	// A cursor is bound to its order.

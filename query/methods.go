@@ -67,10 +67,10 @@ func query(ctx context.Context, q *call) (any, error) {
 		if err != nil || !withRecords {
 			return err
 		}
-		paths, err := pathsOf(v, &v.Expr.Root, ids)
+		records, err := recordsOf(v, &v.Expr.Root, ids)
 		out.Records = make([]string, len(ids))
 		for i, id := range ids {
-			out.Records[i] = memberURI(v, &v.Expr.Root, members[i], paths[id])
+			out.Records[i] = memberURI(v, members[i], records[id])
 		}
 		return err
 	})

@@ -197,9 +197,9 @@ type answer struct {
 }
 
 type item struct {
-	Member, Record, Time string
-	Size                 *int
-	Count, Share, Lift   int
+	Member, Record, Time, Created string
+	Size                          *int
+	Count, Share, Lift            int
 }
 
 type countedSubject struct {

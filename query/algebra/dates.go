@@ -22,8 +22,8 @@ type mayBeNext struct {
 // nextByDate returns the members of a large reverse set that may be on the page after a place: those
 // with the first limit+1 dates there, with all members of the last second, and all that have no date, or come last.
 // ok is false if more than MaxWindowed have no date.
-func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
-	if err := r.askForDates(set); err != nil {
+func (s *sources) nextByDate(set sets.Set, after *Place, limit int, order Order) (may mayBeNext, ok bool, err error) {
+	if err := s.askForDates(set); err != nil {
 		return may, false, err
 	}
 	latest := uint32(min(order.latest/second, ask.LastDate))
@@ -52,7 +52,7 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 	}
 	narrow(first, b.last)
 	var undated, ofPlace, ahead []uint64
-	err = r.eachDated(set, &wanted, func(id uint64, date uint32) {
+	err = s.eachDated(set, &wanted, func(id uint64, date uint32) {
 		switch {
 		case date == ask.Undated:
 			undated = append(undated, id)
@@ -70,8 +70,8 @@ func (r leafRecords) nextByDate(set sets.Set, after *Place, limit int, order Ord
 	}
 	b.trim()
 	full := len(b.dated) >= b.need // with a date that comes after the place
-	may.place(&b, rank, r.maxOfSecond)
-	if len(ofPlace) > r.maxOfSecond {
+	may.place(&b, rank, s.maxOfSecond)
+	if len(ofPlace) > s.maxOfSecond {
 		may.crowd(uint64(rank(first)), ofPlace)
 	} else {
 		undated = append(undated, ofPlace...)
@@ -188,16 +188,66 @@ func smallestFirst(list []datedID, k int) {
 
 // askForDates asks the budget, unless the dates are those of a small set. set may be a small part of a large one, whose
 // dates are read anyway.
-func (r leafRecords) askForDates(set sets.Set) error {
-	if r.Expr.IsLeaf() && set.Len() <= sets.ListMax {
+func (s *sources) askForDates(set sets.Set) error {
+	if s.Expr.IsLeaf() && set.Len() <= sets.ListMax {
 		return nil
 	}
-	return r.budget.Heavy()
+	return s.budget.Heavy()
+}
+
+// eachDated calls each for visible members of set, with the dates of the records that make them members. Of a single leaf, those whose dates are not wanted
+// may be missing.
+func (s *sources) eachDated(set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32)) error {
+	if len(s.leaves) == 1 {
+		return s.leaves[0].eachDated(set, wanted, each)
+	}
+	newest := make(map[uint64]uint32, set.Len())
+	age := func(date uint32) uint32 { // of what comes last the highest, of what has to be read the lowest
+		switch {
+		case date == ask.Undated:
+			return 0
+		case uint64(date)*second > s.order.latest:
+			return math.MaxUint32
+		}
+		return ask.Undated - date
+	}
+	offer := func(id uint64, date uint32) {
+		if old, known := newest[id]; !known || age(date) < age(old) {
+			newest[id] = date
+		}
+	}
+	for i := range s.leaves {
+		r := &s.leaves[i]
+		if r.isLarge() {
+			if err := r.eachDated(r.set, &ask.DateRange{Last: ask.Undated}, offer); err != nil {
+				return err
+			}
+			continue
+		}
+		records, err := r.of(toIDs(r.set.List(nil)))
+		if err != nil {
+			return err
+		}
+		for _, m := range records {
+			date := uint32(ask.Undated)
+			if at := ask.TimeOf(m.Path); at != ask.Timeless {
+				date = uint32(min(at/second, ask.LastDate))
+			}
+			offer(uint64(m.ID), date)
+		}
+	}
+	hidden := s.Hidden()
+	for id, date := range newest {
+		if !hidden.Has(id) {
+			each(id, date)
+		}
+	}
+	return nil
 }
 
 // eachDated calls each for those visible members of set whose dates are wanted. All members of set are in the reverse set
 // that the leaf reads; they are all of it if the expression is the leaf.
-func (r leafRecords) eachDated(set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32)) error {
+func (r *leafRecords) eachDated(set sets.Set, wanted *ask.DateRange, each func(id uint64, date uint32)) error {
 	hidden, whole := sets.NewSparse(r.Hidden()), r.Expr.IsLeaf() && r.n.Window.All()
 	_, err := r.View.Dates(r.l.Kind, r.l.Of, wanted, func(id uint64, date uint32) error {
 		if (whole || set.Has(id)) && !hidden.Has(id) {

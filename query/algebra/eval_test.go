@@ -661,9 +661,41 @@ func slowShown(rkeys []string, subject string) string {
 	return best
 }
 
+// shownOf returns the keys of the records that are shown for members of a source, and how many could be: of several sets, the newest, and of these the first.
+func (w twin) shownOf(e *language.Expr, n *language.Node, members []string) (shown map[string]string, several int) {
+	shown = map[string]string{}
+	if n = n.Source(); n.Op.IsSet() {
+		for _, m := range members {
+			rkeys, subject := w.rkeysOf(e, n, m)
+			shown[m] = slowShown(rkeys, subject)
+			several += len(rkeys) - 1
+		}
+		return shown, several
+	}
+	at := func(rkey string) int64 {
+		if at, timed := oracle.Micros(rkey); timed && at <= noon.Add(5*time.Minute+time.Second).UnixMicro() {
+			return at
+		}
+		return -1
+	}
+	for i := range n.Args {
+		in := w.set(e, &n.Args[i])
+		part, _ := w.shownOf(e, &n.Args[i], slices.DeleteFunc(slices.Clone(members), func(m string) bool { return !in[m] }))
+		for m, rkey := range part {
+			if old, both := shown[m]; both {
+				several++
+				if at(rkey) <= at(old) {
+					continue
+				}
+			}
+			shown[m] = rkey
+		}
+	}
+	return shown, several
+}
+
 // rkeysOf returns the keys of the records in a window that make a member of a leaf one.
-func (w twin) rkeysOf(e *language.Expr, member string) (rkeys []string, subject string) {
-	n := e.Root.Source()
+func (w twin) rkeysOf(e *language.Expr, n *language.Node, member string) (rkeys []string, subject string) {
 	of := e.Strings[n.Of].S
 	windowed, since, until := span(n)
 	in := func(rkey string) bool { return !windowed || oracle.InWindow(rkey, since, until) }
@@ -704,20 +736,25 @@ func TestRecordsOfSets(t *testing.T) {
 	some, repeated, cut := 0, 0, 0
 	for range 800 {
 		e, err := builtIn.Parse(d.Expr(d.IntN(2) == 0, d.IntN(3)), language.MaxExpr, noon)
-		if err != nil || e.Root.Source() == nil {
+		if err != nil {
 			continue
 		}
 		members := twin{g}.members(e)
-		want := map[string]string{}
-		for _, m := range members {
-			rkeys, subject := twin{g}.rkeysOf(e, m)
-			if len(rkeys) > 1 {
-				repeated++
+		if e.Type() == dict.URI {
+			keys := map[string]string{}
+			for _, m := range members {
+				keys[m] = m[strings.LastIndexByte(m, '/')+1:]
 			}
-			want[m] = slowShown(rkeys, subject)
+			limit := 1 + d.IntN(5)
+			inOrder(t, e, listed(t, g, e, limit, NewestFirst(noon), keys, (*Evaluation).Created), listed(t, g, e, limit, OldestFirst(noon), keys, (*Evaluation).Created), keys)
 		}
-		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst(noon), want)
-		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst(noon), want)
+		if e.Root.Source() == nil {
+			continue
+		}
+		want, several := twin{g}.shownOf(e, &e.Root, members)
+		repeated += several
+		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst(noon), want, bySource)
+		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst(noon), want, bySource)
 		inOrder(t, e, newest, oldest, want)
 		if some += len(members); !e.IsLeaf() {
 			cut += len(members)
@@ -850,8 +887,15 @@ func inOrder(t *testing.T, e *language.Expr, newest, oldest []string, want map[s
 	}
 }
 
+// A pageReader is Evaluation.Created, or bySource.
+type pageReader func(v *Evaluation, set sets.Set, after *Place, limit int, order Order) ([]MemberRecord, *Place, error)
+
+func bySource(v *Evaluation, set sets.Set, after *Place, limit int, order Order) ([]MemberRecord, *Place, error) {
+	return v.Records(v.Expr.Root.Source(), set, after, limit, order)
+}
+
 // listed reads the records of a set in pages, and compares them with the wanted keys.
-func listed(t *testing.T, g *oracle.Graph, e *language.Expr, limit int, order Order, want map[string]string) (all []string) {
+func listed(t *testing.T, g *oracle.Graph, e *language.Expr, limit int, order Order, want map[string]string, read pageReader) (all []string) {
 	t.Helper()
 	var place Place
 	for pages := 0; ; pages++ {
@@ -859,22 +903,24 @@ func listed(t *testing.T, g *oracle.Graph, e *language.Expr, limit int, order Or
 		must(t, on(t, g, e, free(), func(v *Evaluation) error {
 			set, _, err := v.Result()
 			must(t, err)
-			page, last, err := v.Records(e.Root.Source(), set, &place, limit, order)
+			page, last, err := read(v, set, &place, limit, order)
 			must(t, err)
-			if next = last; len(page) > limit || pages > len(want) || !place.Sorted {
+			if next = last; len(page) > limit || pages > len(want) {
 				t.Fatalf("%s: page %d of %d records, sorted: %v", e.Source, pages, len(page), place.Sorted)
 			}
-			ids := make([]dict.ID, len(page))
+			ids := make([]uint64, len(page))
 			for i, r := range page {
-				ids[i] = r.ID
+				ids[i] = uint64(r.ID)
 			}
-			return v.View.Strings(e.Type(), ids, func(i int, s []byte) error {
-				if got := string(page[i].Path.AppendRkey(nil)); got != want[string(s)] {
-					t.Errorf("%s: %s by the record %s, want %s", e.Source, s, got, want[string(s)])
+			names, err := v.Names(e.Type(), ids)
+			for i, s := range names {
+				_, timed := oracle.Micros(want[s])
+				if got := string(page[i].Path.AppendRkey(nil)); page[i].Path.HasTime() != timed || got != want[s] && (timed || page[i].By != nil) {
+					t.Errorf("%s: %s by the record %s, want %s", e.Source, s, got, want[s])
 				}
-				all = append(all, string(s))
-				return nil
-			})
+			}
+			all = append(all, names...)
+			return err
 		}))
 		if next == nil {
 			break

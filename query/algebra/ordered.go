@@ -19,42 +19,61 @@ const (
 	MaxSortedActors   = 10_000  // OpLists: records of every member are read
 )
 
-// Records returns a page of set, sorted by the records that make its members those of the leaf n, and the Place of the next
+// cost returns what reading the records of all members costs, as so many members of forward sets, and whether those of some are not all read: large
+// reverse sets have dates. There is no limit on a single one of these.
+func (s *sources) cost() (cost uint64, dated bool) {
+	for i := range s.leaves {
+		switch r := &s.leaves[i]; {
+		case r.isLarge():
+			if dated = true; len(s.leaves) > 1 {
+				cost += r.set.Len() / datesPerUnit
+			}
+		case r.l.Op == language.OpReverse:
+			cost += r.set.Len() * MaxSortedSubjects / MaxWindowed
+		case r.l.Op == language.OpLists:
+			cost += r.set.Len() * MaxSortedSubjects / MaxSortedActors
+		default:
+			cost += r.set.Len()
+		}
+	}
+	return cost, dated
+}
+
+// isLarge reports whether the dates of a reverse set are read instead of all records.
+func (r *leafRecords) isLarge() bool {
+	return r.l.Op == language.OpReverse && r.set.Len() > r.dateAbove
+}
+
+// Records returns a page of set, sorted by the records that make its members those of n, a source, and the Place of the next
 // page, nil after the last one. set is the expression's result or, of a leaf, at most ask.LargeSet of its members. Sets that are
 // too large to sort are paged by id instead. On the first page, Records sets after.Sorted. Neither depends on the limit.
 func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
-	r := recordsOf(v, n)
-	most := uint64(MaxSortedActors)
-	switch n.Op {
-	case language.OpForward, language.OpListed:
-		most = MaxSortedSubjects
-	case language.OpReverse:
-		most = v.dateAbove
-	default:
+	s, err := sourcesOf(v, n, set, order)
+	if err != nil {
+		return nil, nil, err
 	}
 	var may mayBeNext
-	sortable := true
-	switch {
-	case after.Begun && !after.Sorted:
+	sortable := !after.Begun || after.Sorted
+	switch cost, dated := s.cost(); {
+	case !sortable:
+	case cost > MaxSortedSubjects:
 		sortable = false
-	case set.Len() <= most:
-		may.undated, _ = set.Page(0, math.MaxInt, v.Hidden())
-	case n.Op == language.OpReverse:
-		if may, sortable, err = r.nextByDate(set, after, limit, order); err != nil {
+	case dated:
+		if may, sortable, err = s.nextByDate(set, after, limit, order); err != nil {
 			return nil, nil, err
 		}
 	default:
-		sortable = false
+		may.undated, _ = set.Page(0, math.MaxInt, v.Hidden())
 	}
 	if !after.Begun {
 		after.Sorted = sortable
 	}
 	if after.Sorted && !sortable {
-		return nil, nil, &LimitError{fmt.Sprintf("the set can no longer be sorted by time: since the first page it has grown past %d members, or past %d whose time is not stored with the set; start again from the first page (without a cursor)", most, MaxWindowed)}
+		return nil, nil, &LimitError{fmt.Sprintf("the set can no longer be sorted by time: since the first page it has grown past %d members, or past %d whose time is not stored with the set; start again from the first page (without a cursor)", MaxSortedSubjects, MaxWindowed)}
 	}
 	if !after.Sorted {
 		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())
-		if page, err = r.of(toIDs(ids)); err != nil {
+		if page, err = s.of(toIDs(ids)); err != nil {
 			return nil, nil, err
 		}
 		slices.SortFunc(page, func(x, y MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
@@ -63,7 +82,7 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 		}
 		return page, last, nil
 	}
-	records, err := r.next(&may)
+	records, err := s.next(&may)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,11 +93,16 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 		ahead = ahead || at == ask.Timeless && m.Path.HasTime()
 		placed = append(placed, placedRecord{at, m, true})
 	}
-	slices.SortFunc(placed, func(x, y placedRecord) int { return order.compare(x.at, y.at, x.ID, y.ID) })
+	placed, last = order.page(placed, after, limit, ahead)
+	page, err = s.rest(placed)
+	return page, last, err
+}
+
+// page sorts members, and returns the page after a place and the Place of the next. ahead says that some are ahead of the present.
+func (o Order) page(placed []placedRecord, after *Place, limit int, ahead bool) (page []placedRecord, last *Place) {
+	slices.SortFunc(placed, func(x, y placedRecord) int { return o.compare(x.at, y.at, x.ID, y.ID) })
 	if after.Begun {
-		at, found := slices.BinarySearchFunc(placed, *after, func(r placedRecord, p Place) int {
-			return order.compare(r.at, p.Micros, r.ID, p.ID)
-		})
+		at, found := slices.BinarySearchFunc(placed, *after, func(r placedRecord, p Place) int { return o.compare(r.at, p.Micros, r.ID, p.ID) })
 		if found {
 			at++
 		}
@@ -88,11 +112,60 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 		end := placed[limit-1]
 		placed, last = placed[:limit], &Place{Begun: true, Sorted: true, Micros: end.at, ID: end.ID, Now: after.Now}
 		if ahead && !after.Begun {
-			last.Now = order.now
+			last.Now = o.now
 		}
 	}
-	page, err = r.rest(placed)
-	return page, last, err
+	return placed, last
+}
+
+// Created returns a page of set, which has records, sorted by the times in their own keys, and the Place of the next page, nil after the last one.
+func (v *Evaluation) Created(set sets.Set, after *Place, limit int, order Order) (page []MemberRecord, last *Place, err error) {
+	if set.Len() > MaxSortedSubjects {
+		return nil, nil, &LimitError{fmt.Sprintf("order=created reads the key of every member, and fails for sets of more than %d members; this one has %d. sample(E, N) is a smaller one", MaxSortedSubjects, set.Len())}
+	}
+	if set.Len() > sets.ListMax {
+		if err := v.budget.Heavy(); err != nil {
+			return nil, nil, err
+		}
+	}
+	var placed []placedRecord
+	var ahead bool
+	add := func(id dict.ID, tid uint64) {
+		m := MemberRecord{ID: id, Path: ask.Path{TID: tid}}
+		if tid >= ask.EndOfTime {
+			m.Path = ask.Path{Raw: []byte{}} // it has no time
+		}
+		ahead = ahead || order.IsAhead(m.Path)
+		placed = append(placed, placedRecord{order.timeOf(m.Path), m, true})
+	}
+	all := set.List(nil)
+	stored, _ := slices.BinarySearch(all, uint64(dict.FirstReserved))
+	others := slices.Clone(all[stored:]) // and texts, and AT URIs with a handle
+	for ids := range slices.Chunk(toIDs(all[:stored]), authorsAtOnce) {
+		err := v.View.Authors(ids, func(i int, author dict.ID, tid uint64) error {
+			if author == dict.None {
+				others = append(others, uint64(ids[i]))
+			} else {
+				add(ids[i], tid)
+			}
+			return v.Ended.Err()
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	names, err := v.Names(dict.URI, others)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, uri := range names {
+		add(dict.ID(others[i]), ask.TIDOf(dict.URI, uri))
+	}
+	placed, last = order.page(placed, after, limit, ahead)
+	for _, m := range placed {
+		page = append(page, m.MemberRecord)
+	}
+	return page, last, nil
 }
 
 // A placedRecord is a member with the time by which it is ordered. Its record may not have been read.
@@ -104,7 +177,7 @@ type placedRecord struct {
 }
 
 // rest returns the records of a page, and reads those that were placed without.
-func (r leafRecords) rest(placed []placedRecord) (page []MemberRecord, err error) {
+func (s *sources) rest(placed []placedRecord) (page []MemberRecord, err error) {
 	var rest []dict.ID
 	for _, m := range placed {
 		if !m.read {
@@ -112,14 +185,14 @@ func (r leafRecords) rest(placed []placedRecord) (page []MemberRecord, err error
 		}
 	}
 	slices.Sort(rest)
-	found, err := r.of(rest)
-	paths := make(map[dict.ID]ask.Path, len(found))
+	found, err := s.of(rest)
+	records := make(map[dict.ID]MemberRecord, len(found))
 	for _, m := range found {
-		paths[m.ID] = m.Path
+		records[m.ID] = m
 	}
 	for _, m := range placed {
 		if !m.read {
-			m.Path = paths[m.ID]
+			m.Path, m.By = records[m.ID].Path, records[m.ID].By
 		}
 		page = append(page, m.MemberRecord)
 	}

@@ -274,8 +274,12 @@ func (w *world) comparePages() (pages int) {
 	k := w.kinds[r.IntN(len(w.kinds))]
 	subject := w.subject(k)
 	text, part, window := k.Reverse+"("+subject+")", r.IntN(3) == 0, w.window()
+	other := ""
 	if part {
 		text = "intersect(" + text + "," + text + ")"
+	} else if r.IntN(3) == 0 {
+		other = w.subject(k)
+		text = []string{"union(", "atleast(1,"}[r.IntN(2)] + text + "," + k.Reverse + "(" + other + "))"
 	}
 	e, err := w.names.Parse(text, language.MaxForm, noon)
 	must(t, err)
@@ -283,7 +287,17 @@ func (w *world) comparePages() (pages int) {
 		leaf.Window = window
 	}
 	n := e.Root.Source()
-	shown := w.shown(n, subject)
+	leaf := n
+	if other != "" {
+		leaf = &n.Args[0]
+	}
+	now := time.UnixMicro(w.now + r.Int64N(2)*int64(100*day))
+	shown := w.shown(leaf, subject)
+	for did, p := range w.shown(leaf, other) { // the newest of the sets'
+		if old, both := shown[did]; !both || NewestFirst(now).Compare(MemberRecord{Path: p}, MemberRecord{Path: old}) < 0 {
+			shown[did] = p
+		}
+	}
 	must(t, w.s.View(t.Context(), func(sn *ask.View) error {
 		v, err := NewEvaluation(t.Context(), sn, e, free())
 		must(t, err)
@@ -307,7 +321,7 @@ func (w *world) comparePages() (pages int) {
 			}
 			members = append(members, uint64(id))
 			if !w.hidden[literals[i].S] {
-				all = append(all, MemberRecord{id, shown[literals[i].S]})
+				all = append(all, MemberRecord{ID: id, Path: shown[literals[i].S]})
 			}
 		}
 		if set.Len() != uint64(len(ids)) {
@@ -316,7 +330,6 @@ func (w *world) comparePages() (pages int) {
 		if part {
 			set = sets.FromUnsorted(members)
 		}
-		now := time.UnixMicro(w.now + r.Int64N(2)*int64(100*day))
 		for _, order := range []Order{NewestFirst(now), OldestFirst(now)} {
 			slices.SortFunc(all, order.Compare)
 			limit := []int{1, 2, 3, 5, 9, 20, 50, 200}[r.IntN(8)]
@@ -392,7 +405,7 @@ func TestRecordsAt(t *testing.T) {
 		must(t, g.Store.View(t.Context(), func(sn *ask.View) error {
 			v, err := NewEvaluation(t.Context(), sn, e, free())
 			must(t, err)
-			since := recordsOf(v, &e.Root).subjectTID()
+			since := (&leafRecords{v, &e.Root, LeafOf(&e.Root, v.IDs), sets.Set{}}).subjectTID()
 			var members []ask.Dated
 			var ids []dict.ID
 			var records [][]uint64
@@ -562,7 +575,7 @@ func TestEndsOfTime(t *testing.T) {
 		for _, rkey := range []string{early, noTime} {
 			g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: rkey, Subject: subject})
 		}
-		listed(t, g, parsed(t, "likers("+subject+")"), 3, NewestFirst(noon), map[string]string{g.Accounts[0]: early})
+		listed(t, g, parsed(t, "likers("+subject+")"), 3, NewestFirst(noon), map[string]string{g.Accounts[0]: early}, bySource)
 		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: early, Delete: true})
 		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: noTime, Delete: true})
 	}

@@ -5,6 +5,7 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
 
@@ -12,29 +13,100 @@ import (
 type MemberRecord struct {
 	ID   dict.ID
 	Path ask.Path
+	By   *language.Node // the leaf
 }
 
 // leafRecords reads the records that make accounts or records members of a leaf.
 type leafRecords struct {
 	*Evaluation
 
-	n *language.Node
-	l Leaf // of n, perhaps with a narrower window
+	n   *language.Node
+	l   Leaf     // of n, perhaps with a narrower window
+	set sets.Set // the members of the leaf that matter
 }
 
-func recordsOf(v *Evaluation, n *language.Node) leafRecords {
-	return leafRecords{v, n, LeafOf(n, v.IDs)}
+// sources reads the records that make accounts or records members of the source of an expression (language.Node.Source): of the leaf that it is
+// or, of several leaves that it unites, the newest.
+type sources struct {
+	*Evaluation
+
+	order  Order // which says what is ahead of the present
+	leaves []leafRecords
 }
 
-// EdgeRecords finds, for each of ids, the record that makes it a member of the leaf n. ids ascends.
-func (v *Evaluation) EdgeRecords(n *language.Node, ids []dict.ID) (found []MemberRecord, err error) {
-	return recordsOf(v, n).of(ids)
+// sourcesOf returns the sources of the members of n that are in a set.
+func sourcesOf(v *Evaluation, n *language.Node, set sets.Set, order Order) (*sources, error) {
+	s := &sources{Evaluation: v, order: order}
+	return s, s.add(n, set)
+}
+
+func (s *sources) add(n *language.Node, set sets.Set) error {
+	if n.Op.IsSet() {
+		s.leaves = append(s.leaves, leafRecords{s.Evaluation, n, LeafOf(n, s.IDs), set})
+		return nil
+	}
+	for i := range n.Args {
+		t, err := s.open(&n.Args[i])
+		if err != nil {
+			return err
+		}
+		part, err := s.And(set, t)
+		if err != nil {
+			return err
+		}
+		if err := s.add(n.Args[i].Source(), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newer reports whether a record is newer than another one of the same member.
+func (s *sources) newer(x, y MemberRecord) bool {
+	newest := s.order
+	newest.Oldest = false
+	return newest.Compare(x, y) < 0
+}
+
+// EdgeRecords finds, for each of ids, the record that makes it a member of n, a source. ids ascends.
+func (v *Evaluation) EdgeRecords(n *language.Node, ids []uint64) (found []MemberRecord, err error) {
+	s, err := sourcesOf(v, n, sets.FromList(ids), NewestFirst(v.Expr.Now))
+	if err != nil {
+		return nil, err
+	}
+	return s.of(toIDs(ids))
+}
+
+// of finds the records of the members ids, which ascend.
+func (s *sources) of(ids []dict.ID) (found []MemberRecord, err error) {
+	if len(s.leaves) == 1 {
+		return s.leaves[0].of(ids)
+	}
+	newest := make(map[dict.ID]MemberRecord, len(ids))
+	for _, r := range s.leaves {
+		some := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return !r.set.Has(uint64(id)) })
+		records, err := r.of(some)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range records {
+			if old, known := newest[m.ID]; !known || s.newer(m, old) {
+				newest[m.ID] = m
+			}
+		}
+	}
+	for _, id := range ids {
+		if m, ok := newest[id]; ok {
+			found = append(found, m)
+		}
+	}
+	return found, nil
 }
 
 // of finds the records of the members ids, which ascend.
 func (r leafRecords) of(ids []dict.ID) (found []MemberRecord, err error) {
 	add := func(i int, p ask.Path) error {
-		found = append(found, MemberRecord{ids[i], p})
+		found = append(found, MemberRecord{ids[i], p, r.n})
 		return r.Ended.Err()
 	}
 	switch r.l.Op {
@@ -68,7 +140,7 @@ func (r leafRecords) ofItems(ids []dict.ID) (found []MemberRecord, err error) {
 	})
 	for _, id := range ids {
 		if p, ok := shown[id].Path(); ok {
-			found = append(found, MemberRecord{id, p})
+			found = append(found, MemberRecord{id, p, r.n})
 		}
 	}
 	return found, err
@@ -80,13 +152,21 @@ func (r leafRecords) subjectTID() uint64 {
 }
 
 // next returns the records of the members that may be on a page.
-func (r leafRecords) next(may *mayBeNext) (records []MemberRecord, err error) {
-	if records, err = r.of(toIDs(may.undated)); err != nil || len(may.dated) == 0 {
+func (s *sources) next(may *mayBeNext) (records []MemberRecord, err error) {
+	undated, r := toIDs(may.undated), &s.leaves[0]
+	if len(s.leaves) > 1 {
+		for _, m := range may.dated {
+			undated = append(undated, m.Actor)
+		}
+		slices.Sort(undated)
+		may.dated = nil
+	}
+	if records, err = s.of(undated); err != nil || len(may.dated) == 0 {
 		return records, err
 	}
-	err = r.View.RecordsAt(r.l.Kind, r.l.Of, r.subjectTID(), r.l.Window, may.dated, func(i int, p ask.Path) error {
-		records = append(records, MemberRecord{may.dated[i].Actor, p})
-		return r.Ended.Err()
+	err = s.View.RecordsAt(r.l.Kind, r.l.Of, r.subjectTID(), r.l.Window, may.dated, func(i int, p ask.Path) error {
+		records = append(records, MemberRecord{may.dated[i].Actor, p, r.n})
+		return s.Ended.Err()
 	})
 	return records, err
 }

@@ -18,11 +18,16 @@ const MaxTimed = 200_000
 // the expression, members of its Source: in microseconds, ask.Timeless for a record whose key has no time. They
 // ascend. Times of large reverse sets are whole seconds, except around now.
 func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (times []uint64, err error) {
-	r := recordsOf(v, v.Expr.Root.Source())
-	r.l.Window = r.l.Window.And(Within(w))
+	s, err := sourcesOf(v, v.Expr.Root.Source(), set, NewestFirst(now))
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.leaves {
+		s.leaves[i].l.Window = s.leaves[i].l.Window.And(Within(w))
+	}
 	var ids []uint64 // of members whose records have to be read
-	if set.Len() > v.dateAbove && r.l.Op == language.OpReverse {
-		times, ids, err = r.datedTimes(set, uint32(now.Unix()))
+	if len(s.leaves) == 1 && s.leaves[0].isLarge() {
+		times, ids, err = s.datedTimes(set, uint32(now.Unix()))
 	} else {
 		ids, _ = set.Page(0, math.MaxInt, v.Hidden())
 	}
@@ -37,7 +42,7 @@ func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (time
 			return nil, err
 		}
 	}
-	records, err := r.of(toIDs(ids))
+	records, err := s.of(toIDs(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +55,9 @@ func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (time
 
 // datedTimes returns the times of the members of a large reverse set, by their dates, and the members
 // whose records have to be read.
-func (r leafRecords) datedTimes(set sets.Set, now uint32) (times, unsure []uint64, err error) {
-	if err := r.askForDates(set); err != nil {
+func (s *sources) datedTimes(set sets.Set, now uint32) (times, unsure []uint64, err error) {
+	r := &s.leaves[0]
+	if err := s.askForDates(set); err != nil {
 		return nil, nil, err
 	}
 	from, to := ask.MicrosOf(r.l.Window.From), ask.MicrosOf(r.l.Window.To)

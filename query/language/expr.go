@@ -175,9 +175,9 @@ type SyntaxError struct {
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("at position %d: %s", e.Offset, e.What) }
 
-// Source returns the leaf whose records make the members of n members: n itself, or the first set of
-// intersect, except, sample and by. It returns nil for other operators, whose members come from several
-// sets, or from none.
+// Source returns the part of n whose records make the members of n members: n itself, or the first set of
+// intersect, except, sample and by. It is a leaf, or a union or an atleast of parts that have a Source, too. Source returns nil if the members of a
+// part come from no records, as those of members and rank do.
 func (n *Node) Source() *Node {
 	for n.Op == OpIntersect || n.Op == OpExcept || n.Op == OpSample || n.Op == OpBy {
 		n = &n.Args[0]
@@ -185,7 +185,15 @@ func (n *Node) Source() *Node {
 	if n.Op.IsSet() {
 		return n
 	}
-	return nil
+	if n.Op != OpUnion && n.Op != OpAtLeast {
+		return nil
+	}
+	for i := range n.Args {
+		if n.Args[i].Source() == nil {
+			return nil
+		}
+	}
+	return n
 }
 
 // IsLeaf reports whether the expression is one stored set without an operator.

@@ -637,7 +637,9 @@ class _ListItem(TypedDict):
 
 
 class ListItem(_ListItem, total=False):
-    #: The record that makes the edge, absent if the members come from several sets. If there are several, the first one after the subject by their keys, or else the last one before it.
+    #: With order=created: the time in the member's own key. Absent if the key has none.
+    created: str
+    #: The record that makes the edge, absent if none does. Of several sets united, the newest one. Of several for one set, the first one after the subject by their keys, or else the last one before it.
     record: str
     #: With order=size(NAME): the number of members of the member's own set NAME.
     size: int
@@ -655,7 +657,7 @@ class _ListOutput(TypedDict):
 
 
 class ListOutput(_ListOutput, total=False):
-    """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge."""
+    """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
 
     #: Absent on the last page.
     cursor: str
@@ -972,14 +974,14 @@ class Methods:
         answer: LabelsOutput = self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
         return answer
 
-    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
+    def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         proof: Return what proves that the answer is complete.
         """
         answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})
@@ -1207,14 +1209,14 @@ class AsyncMethods:
         answer: LabelsOutput = await self._call("blue.skein.graph.labels", {"subject": subject, "proof": proof})
         return answer
 
-    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge.
+    async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record.
 
         set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
         proof: Return what proves that the answer is complete.
         """
         answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})

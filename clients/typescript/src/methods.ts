@@ -596,8 +596,10 @@ export interface LabelsOutput {
 }
 
 export interface ListItem {
+  /** With order=created: the time in the member's own key. Absent if the key has none. */
+  created?: string;
   member: string;
-  /** The record that makes the edge, absent if the members come from several sets. If there are several, the first one after the subject by their keys, or else the last one before it. */
+  /** The record that makes the edge, absent if none does. Of several sets united, the newest one. Of several for one set, the first one after the subject by their keys, or else the last one before it. */
   record?: string;
   /** With order=size(NAME): the number of members of the member's own set NAME. */
   size?: number;
@@ -613,8 +615,8 @@ export interface ListParams {
   limit?: number;
   /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
   names?: boolean;
-  /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, or intersect, except or sample of one that comes first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
-  order?: 'newest' | 'oldest' | 'id' | (string & {});
+  /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
+  order?: 'newest' | 'oldest' | 'created' | 'id' | (string & {});
   /** Return what proves that the answer is complete. */
   proof?: boolean;
   /** A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
@@ -925,7 +927,7 @@ export class Methods {
     return this.call('blue.skein.graph.labels', params, options) as Promise<LabelsOutput>;
   }
 
-  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If the members come from one set, each has the record that makes the edge. */
+  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. */
   list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
     return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
   }
