@@ -179,3 +179,82 @@ func TestLabels(t *testing.T) {
 		t.Errorf("%q, want %q", texts, want)
 	}
 }
+
+// queryLabels has the labels of the subjects that the patterns match, by the sources, once each on pages of every size.
+func TestQueryLabels(t *testing.T) {
+	t.Parallel()
+	w, visible, say := labeledWorld(t)
+	ask := func(limit string, patterns, sources []string) (all []string) {
+		t.Helper()
+		p := url.Values{"uriPatterns": patterns, "limit": {limit}}
+		if sources != nil {
+			p["sources"] = sources
+		}
+		for {
+			page := w.answer("com.atproto.label.queryLabels", p)
+			for _, l := range page.Labels {
+				all = append(all, l.URI+" "+l.Src+" "+l.Val+" "+l.CID)
+			}
+			if page.Cursor == "" {
+				return all
+			}
+			p.Set("cursor", page.Cursor)
+		}
+	}
+	w.says("com.atproto.label.queryLabels?uriPatterns=*", 400, "reads no labelers")
+	const other = "did:plc:mmmmmmmmmmmmmmmmmmmmmmmm"
+	var want []string
+	var labels []batch.Label
+	add := func(l batch.Label) {
+		labels, want = append(labels, l), append(want, strings.Join([]string{l.Subject, l.Labeler, l.Value, l.CID}, " "))
+	}
+	for i, did := range visible[:9] {
+		for n := range 1 + i%3 {
+			l := spam("at://"+did+"/app.bsky.feed.post/3kkkkkkkkkkk"+string(rune('a'+n)), time.Now())
+			add(l)
+			if l.CID = "bafyreiclp443lavogvhj3d2ob2cxbfuscni2k5jk7bebjzg7khl3esabwq"; n == 1 {
+				add(l)
+			}
+		}
+		l := spam(did, time.Now())
+		add(l)
+		l.Value = "rude"
+		add(l)
+	}
+	say(nil, labels...)
+	say(func(l *format.Labeler) { l.Name, l.DID = other, other })
+	matching := func(has func(uri string) bool) (some []string) {
+		for _, l := range want {
+			if has(l[:strings.Index(l, " ")]) {
+				some = append(some, l)
+			}
+		}
+		return slices.Sorted(slices.Values(some))
+	}
+	post := "at://" + visible[2] + "/app.bsky.feed.post/3kkkkkkkkkkka"
+	for _, c := range []struct {
+		patterns []string
+		has      func(uri string) bool
+	}{
+		{[]string{"*"}, func(string) bool { return true }},
+		{[]string{"did:*"}, func(uri string) bool { return strings.HasPrefix(uri, "did:") }},
+		{[]string{"at://" + visible[2] + "/*", visible[4]}, func(uri string) bool { return strings.HasPrefix(uri, "at://"+visible[2]) || uri == visible[4] }},
+		{[]string{post, visible[5], visible[5], visible[10], "at://" + visible[3] + "/app.bsky.feed.post/none"}, func(uri string) bool { return uri == post || uri == visible[5] }},
+		{[]string{visible[2] + "*"}, func(uri string) bool { return uri == visible[2] }},
+	} {
+		for _, limit := range []string{"1", "2", "7", "250"} {
+			if got, some := slices.Sorted(slices.Values(ask(limit, c.patterns, []string{other, labeler}))), matching(c.has); !slices.Equal(got, some) || len(some) < 2 {
+				t.Errorf("%q, pages of %s: %q, want %q", c.patterns, limit, got, some)
+			}
+		}
+		if got := ask("9", c.patterns, []string{other}); got != nil {
+			t.Errorf("%q by another labeler: %q", c.patterns, got)
+		}
+	}
+	for call, says := range map[string]string{
+		"uriPatterns=a*b": "a * works only at the end", "uriPatterns=**": "a * works only at the end", "uriPatterns=x": "is not an account or an AT URI", "sources=" + labeler: "uriPatterns",
+		"uriPatterns=*&sources=did:plc:nnnnnnnnnnnnnnnnnnnnnnnn": "unknown labeler did:plc:n", "uriPatterns=*&limit=251": "from 1 to 250", "uriPatterns=*&cursor=x": "the cursor does not belong",
+	} {
+		w.says("com.atproto.label.queryLabels?"+call, 400, says)
+	}
+}
