@@ -24,14 +24,14 @@ import (
 
 const (
 	maxWatched = 50_000           // members of a set that a lasting watch keeps
-	toldAtOnce = 100              // changes that are stored before they are told
+	toldAtOnce = 100              // changes that are stored before they are reported
 	silentMost = 45 * time.Second // a server sends something every 15 seconds
 	longestRow = 64 << 20         // of a message of a subscription, in bytes
 )
 
 // A Told is a change of a watched set.
 type Told struct {
-	ID     string    `json:"id"`   // the same whenever this change is told
+	ID     string    `json:"id"`   // the same each time
 	Type   string    `json:"type"` // entered, left, or restored
 	Time   time.Time `json:"time"` // when the change was noticed; restored: of the backup
 	Member string    `json:"member,omitempty"`
@@ -208,7 +208,7 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 	}
 }
 
-// change tells which members enter or leave, unless it has. Some of the changes are stored before they are told, so that they are told
+// change tells which members enter or leave, unless it has. Some of the changes are stored before they are reported, so that they come
 // again, with the same ids, after a failure in between.
 func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left []string) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)

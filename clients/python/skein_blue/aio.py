@@ -139,7 +139,7 @@ class AsyncSkein(methods.AsyncMethods):
     async def watch(self, set_: str, state: Union[str, "os.PathLike[str]"], on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[core.WatchChange]:
         """Tells each change of a set from its first run on. It keeps its place in the file state, so that
         a later run tells what has changed since. A change that you were handling when the program ended
-        is told again."""
+        comes again."""
         place = core.Place(set_, state)
         for told in place.tell():
             yield told

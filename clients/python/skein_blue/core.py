@@ -252,7 +252,7 @@ class WatchChange:
 
 
 class Place:
-    """The place of a watch, in a file: what was told, and the changes that may not have been."""
+    """The place of a watch, in a file: what was reported, and the changes that may not have been."""
 
     def __init__(self, set_: str, state: Union[str, "os.PathLike[str]"]) -> None:
         self._path, self.set = os.fspath(state), set_

@@ -116,7 +116,7 @@ class Skein(methods.Methods):
     def watch(self, set_: str, state: Union[str, "os.PathLike[str]"], on_retry: Optional[core.OnRetry] = None) -> Iterator[core.WatchChange]:
         """Tells each change of a set from its first run on. It keeps its place in the file state, so that
         a later run tells what has changed since. A change that you were handling when the program ended
-        is told again."""
+        comes again."""
         place = core.Place(set_, state)
         yield from place.tell()
         for change in self.subscribe(set_, place.cursor, on_retry):

@@ -127,7 +127,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
                 break
     assert changes >= 2
 
-    # A watch that is told of changes that were made while it did not run.
+    # A watch reports changes that were made while it did not run.
     folder = tempfile.mkdtemp()
     state, later = os.path.join(folder, "state"), os.path.join(folder, "later")
     assert next(skein.watch(of, state)).member  # it begins, and ends with the first change

@@ -77,7 +77,7 @@ export class Skein extends Methods {
 
   /**
    * Tells each change of a set from its first run on. It keeps its place in a state, such as a file, so that a
-   * later run tells what has changed since. A change that you were handling when the program ended is told again.
+   * later run tells what has changed since. A change that you were handling when the program ended comes again.
    */
   watch(params: WatchParams, options: SubscribeOptions = {}): AsyncGenerator<WatchChange, void, undefined> {
     return watch(this, params, options);

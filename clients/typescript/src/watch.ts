@@ -31,9 +31,9 @@ const maxWatched = 50_000;
 interface Place {
   set: string;
   cursor: string;
-  /** The members that were told. */
+  /** The reported members. */
   members: string[];
-  /** The changes that may not have been told. */
+  /** Changes that may not have been reported. */
   pending: WatchChange[];
 }
 

@@ -114,7 +114,7 @@ for (let round = 0; round < 2; round++) {
 }
 assert.ok(changes >= 2, `${changes} changes`);
 
-// A watch that is told of changes that were made while it did not run.
+// A watch reports changes that were made while it did not run.
 const folder = await mkdtemp(join(tmpdir(), 'watch-'));
 const state = join(folder, 'state');
 for await (const {member} of skein.watch({set, state}, {signal: ends.signal})) {
