@@ -5,13 +5,9 @@ import (
 	"time"
 )
 
-// A Limiter keeps frequent events from filling a log: it lets one message per key through in each interval, with the number
-// of messages held back. The zero Limiter's interval is
-// ten seconds. Any goroutine may use it.
+// A Limiter keeps frequent events from filling a log: it lets one message per key through in ten seconds, with the number
+// of messages held back. Any goroutine may use it.
 type Limiter struct {
-	// Every is the interval. Set it before the first use.
-	Every time.Duration
-
 	mu   sync.Mutex // guards the fields below
 	keys map[string]*state
 }
@@ -43,10 +39,6 @@ func (l *Limiter) allow(key string, now time.Time) (held int, ok bool) {
 		s.held++
 		return 0, false
 	}
-	every := l.Every
-	if every <= 0 {
-		every = 10 * time.Second
-	}
-	held, s.held, s.next = s.held, 0, now.Add(every)
+	held, s.held, s.next = s.held, 0, now.Add(10*time.Second)
 	return held, true
 }
