@@ -127,7 +127,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "is not a DID", "backfill --store DIR/never --did me"},
 		{1, "no such file", "backfill --store DIR/never --car DIR/none.car"},
 		{64, "remove --format", "query --count --format csv followers(NOBODY)"},
-		{64, "text, csv, jsonl or parquet", "query --format xml followers(NOBODY)"},
+		{64, "text, csv or jsonl", "query --format xml followers(NOBODY)"},
 		{64, "--plc", "serve --store DIR/never --plc directory"},
 		{64, "needs the DIDs", "resync"},
 		{64, "is not a DID", "resync me"},

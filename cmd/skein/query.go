@@ -15,7 +15,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/graph/export"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
 	"skein.blue/internal/outward"
@@ -40,7 +39,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 		Flags: append(askFlags(&asker),
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
-			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv, jsonl or parquet; the last three for programs: text escapes control characters", Destination: &format},
+			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv or jsonl; the last two for programs: text escapes control characters", Destination: &format},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Len() != 1 {
@@ -86,51 +85,33 @@ type queryAnswer struct {
 
 // result is a member of a set, or a result of a ranking, which has a count.
 type result struct {
-	Member string `json:"member" parquet:"member"`
-	Count  int    `json:"count,omitempty" parquet:"count"`
+	Member string `json:"member"`
+	Count  int    `json:"count,omitempty"`
 }
 
 // printer prints results in a format. Text written by strangers cannot control a terminal, or begin a line of its own there.
 type printer struct {
 	format   string
 	terminal bool
+	columns  int
 	out      *bufio.Writer
 	csv      *csv.Writer
-	ranks    *export.Parquet[result] // of a ranking
-	members  *export.Parquet[member]
-}
-
-// member is a row without a count.
-type member struct {
-	Member string `parquet:"member"`
 }
 
 // newPrinter returns the printer of the members of a set, or of a ranking.
 func newPrinter(e *command.Environment, format string, ranking bool) (*printer, error) {
-	p := &printer{format: format, terminal: e.OnTerminal(), out: bufio.NewWriterSize(e.Data, 256<<10)}
-	program := "skein " + command.Version()
-	switch {
-	case format == "text", format == "jsonl":
-	case format == "csv":
-		p.csv = csv.NewWriter(p.out)
-		return p, p.csv.Write([]string{"member", "count"}[:columns(ranking)])
-	case format != "parquet":
-		return nil, command.UsageError("--format %q: expected text, csv, jsonl or parquet", format)
-	case p.terminal:
-		return nil, command.UsageError("--format parquet writes bytes that a terminal cannot show; write them to a file: skein query … >members.parquet")
-	case ranking:
-		p.ranks = export.NewParquet[result](p.out, program, "")
-	default:
-		p.members = export.NewParquet[member](p.out, program, "")
-	}
-	return p, nil
-}
-
-func columns(ranking bool) int {
+	p := &printer{format: format, terminal: e.OnTerminal(), columns: 1, out: bufio.NewWriterSize(e.Data, 256<<10)}
+	p.csv = csv.NewWriter(p.out)
 	if ranking {
-		return 2
+		p.columns = 2
 	}
-	return 1
+	switch format {
+	case "text", "jsonl":
+		return p, nil
+	case "csv":
+		return p, p.csv.Write([]string{"member", "count"}[:p.columns])
+	}
+	return nil, command.UsageError("--format %q: expected text, csv or jsonl", format)
 }
 
 func (p *printer) print(r result) (err error) {
@@ -138,12 +119,8 @@ func (p *printer) print(r result) (err error) {
 		r.Member = say.Line(r.Member)
 	}
 	switch {
-	case p.csv != nil:
-		return p.csv.Write([]string{r.Member, strconv.Itoa(r.Count)}[:columns(r.Count > 0)])
-	case p.ranks != nil:
-		return p.ranks.Add(r)
-	case p.members != nil:
-		return p.members.Add(member{r.Member})
+	case p.format == "csv":
+		return p.csv.Write([]string{r.Member, strconv.Itoa(r.Count)}[:p.columns])
 	case p.format == "jsonl":
 		var b []byte
 		if b, err = json.Marshal(r); err == nil {
@@ -157,17 +134,9 @@ func (p *printer) print(r result) (err error) {
 	return err
 }
 
-func (p *printer) close() (err error) {
-	switch {
-	case p.csv != nil:
-		p.csv.Flush()
-		err = p.csv.Error()
-	case p.ranks != nil:
-		err = p.ranks.Close()
-	case p.members != nil:
-		err = p.members.Close()
-	}
-	return errors.Join(err, p.out.Flush())
+func (p *printer) close() error {
+	p.csv.Flush()
+	return errors.Join(p.csv.Error(), p.out.Flush())
 }
 
 // questionOf returns the question about an expression. limit is how many members or results to print, 0: all of a set, and 100 of a ranking.

@@ -39,14 +39,14 @@ type node struct {
 	backups app.BackupSchedule
 	source  reading // of from
 
-	consume, repair        bool
-	labelers, around       []string
-	hops                   int
-	resolver, host         string
-	tokenFile, tokens      string
-	watches                string
-	backupTo, from string
-	drain                  time.Duration
+	consume, repair   bool
+	labelers, around  []string
+	hops              int
+	resolver, host    string
+	tokenFile, tokens string
+	watches           string
+	backupTo, from    string
+	drain             time.Duration
 
 	answering *atomic.Bool
 	full      error // why it only answers: the disk is full

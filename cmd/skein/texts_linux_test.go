@@ -14,7 +14,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/parquet-go/parquet-go"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
@@ -77,20 +76,6 @@ func TestTextsOnTerminal(t *testing.T) {
 				t.Errorf("%s: %d %q", format, code, out)
 			}
 		}
-	}
-}
-
-// A Parquet file has the texts as they are.
-func TestTextsInParquet(t *testing.T) {
-	server := textsServer(t)
-	out := run(t, 0, "", "query", "--server", server, "--format", "parquet", "rank(of=follows(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa), via=tags)")
-	rows, err := parquet.Read[result](strings.NewReader(out), int64(len(out)))
-	if err != nil || len(rows) != len(texts) || rows[0].Member != texts[0] || rows[0].Count == 0 {
-		t.Errorf("%v, %v", rows, err)
-	}
-	out = run(t, 0, "", "query", "--server", server, "--format", "parquet", "tags(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)")
-	if members, err := parquet.Read[member](strings.NewReader(out), int64(len(out))); err != nil || len(members) != len(texts) {
-		t.Errorf("%v, %v", members, err)
 	}
 }
 
