@@ -1,7 +1,6 @@
 package export
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -176,10 +175,7 @@ func (x *exporter) flush() error {
 func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string) error {
 	did := names[dict.DID][p.id]
 	a := x.state(p.id, did, &p.state)
-	a.Queued = p.queued
-	for i := range p.touched {
-		x.touched(a, &p.touched[i])
-	}
+	a.Queued, a.Touched = p.queued, p.touched
 	x.counts.Accounts++
 	if err := x.json.Encode(line{Account: a}); err != nil {
 		return err
@@ -198,22 +194,6 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 		}
 	}
 	return nil
-}
-
-// touched adds a change by the stream to an account's line.
-func (x *exporter) touched(a *exportAccount, t *format.Touched) {
-	if t.Kind != kinds.Hidden {
-		a.Touched = append(a.Touched, [3]string{x.kinds.Info(t.Kind).Name, string(t.Rkey), t.Rev.String()})
-		return
-	}
-	c := exportCommit{Rev: t.Rev.String(), Data: hex.EncodeToString(t.Commit.Data[:]), Broken: t.Commit.Broken}
-	if t.Commit.Since != 0 {
-		c.Since = t.Commit.Since.String()
-	}
-	if t.Commit.HasPrev {
-		c.Prev = hex.EncodeToString(t.Commit.Prev[:])
-	}
-	a.Commits = append(a.Commits, c)
 }
 
 // doubts exports what the store knows to be missing.

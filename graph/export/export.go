@@ -24,7 +24,7 @@ import (
 // the ids of its store, and the same graph gives the same bytes, whatever its history. Its
 // lines are, in order,
 //
-//	{"export":3,"kinds":[…],"configured":[…]}      the version of the export format, and
+//	{"export":4,"kinds":[…],"configured":[…]}      the version of the export format, and
 //	                                               the indexed kinds. Configured kinds are
 //	                                               lines of a file of kinds (graph/kinds, file.go)
 //	{"cursor":{…}}                                 for each source, by name
@@ -56,7 +56,7 @@ type line struct {
 }
 
 // exportVersion is the version of the export format, and the only one that is read.
-const exportVersion = 3
+const exportVersion = 4
 
 // Counts are the numbers of accounts and records in an export, and its sum.
 type Counts struct {
@@ -82,19 +82,8 @@ type exportAccount struct {
 	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
 	// Queued is its row in the resync queue.
 	Queued *format.Resync `json:"queued,omitempty"`
-	// Touched has the stream's changes that a snapshot or an archive must not undo: paths and
-	// their revs. Commits has the chain of the stream's commits.
-	Touched [][3]string    `json:"touched,omitempty"` // kind, record key, rev
-	Commits []exportCommit `json:"commits,omitempty"`
-}
-
-// exportCommit is a format.TouchedCommit.
-type exportCommit struct {
-	Rev    string `json:"rev"`
-	Since  string `json:"since,omitempty"`
-	Data   string `json:"data"`
-	Prev   string `json:"prev,omitempty"`
-	Broken bool   `json:"broken,omitempty"`
+	// Touched has the stream's changes that a snapshot or an archive must not undo.
+	Touched []format.Touched `json:"touched,omitempty"`
 }
 
 type exportSeq struct {

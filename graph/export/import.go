@@ -183,54 +183,14 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	if s := a.LastDeletion; s != nil {
 		st.DeletionSource, st.DeletionSeq = m.numbers[s.Source], s.Seq
 	}
-	touched, err := m.touched(a)
-	if err != nil {
-		return err
+	for _, t := range a.Touched {
+		if t.Kind != kinds.Hidden && (m.s.Kinds().Info(t.Kind) == nil || !dict.ValidRkey(t.Rkey)) {
+			return fmt.Errorf("%w: a change by the stream to %s is malformed: %+v", graph.ErrImport, a.DID, t)
+		}
 	}
-	m.batch.AddImport([]byte(a.DID), &batch.Imported{State: st, Queued: a.Queued, Touched: touched}, m.fresh)
+	m.batch.AddImport([]byte(a.DID), &batch.Imported{State: st, Queued: a.Queued, Touched: a.Touched}, m.fresh)
 	m.counts.Accounts++
 	return m.full(ctx)
-}
-
-// touched returns the stream's changes to an account.
-func (m *importer) touched(a *exportAccount) (all []format.Touched, err error) {
-	bad := func() ([]format.Touched, error) {
-		return nil, fmt.Errorf("%w: the changes by the stream to %s are malformed", graph.ErrImport, a.DID)
-	}
-	for _, t := range a.Touched {
-		k, rev := m.s.Kinds().ByName(t[0]), uint64(0)
-		ok := k != nil && dict.ValidRkey(t[1])
-		if ok {
-			rev, ok = dict.ParseTID([]byte(t[2]))
-		}
-		if !ok {
-			return bad()
-		}
-		all = append(all, format.Touched{Kind: k.Kind, Rkey: []byte(t[1]), Rev: format.Rev(rev)})
-	}
-	for _, c := range a.Commits {
-		t := format.Touched{Kind: kinds.Hidden, Commit: format.TouchedCommit{Broken: c.Broken, HasPrev: c.Prev != ""}}
-		rev, ok := dict.ParseTID([]byte(c.Rev))
-		t.Rev = format.Rev(rev)
-		if ok && c.Since != "" {
-			rev, ok = dict.ParseTID([]byte(c.Since))
-			t.Commit.Since = format.Rev(rev)
-		}
-		for into, text := range map[*format.Root]string{&t.Commit.Data: c.Data, &t.Commit.Prev: c.Prev} {
-			if text == "" {
-				continue
-			}
-			root, err := hex.DecodeString(text)
-			if ok = ok && err == nil && len(root) == len(into); ok {
-				copy(into[:], root)
-			}
-		}
-		if !ok {
-			return bad()
-		}
-		all = append(all, t)
-	}
-	return all, nil
 }
 
 func (m *importer) records(ctx context.Context, l *line) error {

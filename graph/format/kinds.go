@@ -14,7 +14,7 @@ type configured struct {
 	Number     kinds.Kind `json:"number"`
 	Collection string     `json:"collection"`
 	Path       string     `json:"path"`  // kinds.End.Path
-	Names      string     `json:"names"` // the form of the subject (kinds.Form.Noun)
+	Names      string     `json:"names"` // the form of the subject (kinds.Form)
 	Forward    string     `json:"forward"`
 	Reverse    string     `json:"reverse"`
 	Records    string     `json:"records,omitempty"`
@@ -24,7 +24,7 @@ type configured struct {
 func AppendKinds(dst []byte, t *kinds.Table) ([]byte, error) {
 	list := []configured{}
 	for _, k := range t.Configured() {
-		list = append(list, configured{k.Kind, k.Collection, k.To.Path(), k.To.Form.Noun(), k.Forward, k.Reverse, k.Records})
+		list = append(list, configured{k.Kind, k.Collection, k.To.Path(), k.To.Form.String(), k.Forward, k.Reverse, k.Records})
 	}
 	b, err := json.Marshal(list)
 	return append(dst, b...), err
@@ -44,12 +44,11 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 		k := kinds.Info{
 			Kind: c.Number, Name: c.Forward, Collection: c.Collection, Forward: c.Forward, Reverse: c.Reverse, Records: c.Records, Optional: true,
 		}
-		var known bool
-		if k.To.Form, known = kinds.FormOfNoun(c.Names); !known {
-			return nil, fmt.Errorf("format: the kinds of the store: %s:%s has subjects of the unknown type %q", c.Collection, c.Path, c.Names)
+		if k.To.Form, err = kinds.FormOf(c.Names); err == nil {
+			k.To.Field, err = kinds.SplitPath(c.Path)
 		}
-		if k.To.Field, err = kinds.SplitPath(c.Path); err != nil {
-			return nil, fmt.Errorf("format: the kinds of the store: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("format: the kinds of the store: %s:%s: %w", c.Collection, c.Path, err)
 		}
 		rows = append(rows, k)
 	}

@@ -19,7 +19,7 @@ func TestKindsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := format.AppendKinds(nil, table)
-	const want = `[{"number":64,"collection":"app.bsky.feed.post","path":"reply.parent.uri","names":"uri","forward":"repliedTo","reverse":"repliers"},` +
+	const want = `[{"number":64,"collection":"app.bsky.feed.post","path":"reply.parent.uri","names":"at-uri","forward":"repliedTo","reverse":"repliers"},` +
 		`{"number":65,"collection":"sh.tangled.graph.follow","path":"subject","names":"did","forward":"tangledFollows","reverse":"tangledFollowers"}]`
 	if string(v) != want || err != nil {
 		t.Errorf("%s, want %s: %v", v, want, err)

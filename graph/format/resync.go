@@ -92,11 +92,11 @@ func AppendTouchedCommitKey(dst []byte, actor dict.ID, rev Rev) []byte {
 
 // A Touched is a row of KeyTouched: a path, or a commit.
 type Touched struct {
-	Actor  dict.ID
-	Kind   kinds.Kind // Hidden for a commit
-	Rkey   []byte     // nil for a commit
-	Rev    Rev
-	Commit TouchedCommit
+	Actor  dict.ID       `json:"-"`
+	Kind   kinds.Kind    `json:"kind"`           // Hidden for a commit
+	Rkey   []byte        `json:"rkey,omitempty"` // nil for a commit
+	Rev    Rev           `json:"rev"`
+	Commit TouchedCommit `json:"commit,omitzero"`
 }
 
 // IsReached reports whether the row says how far an archive reaches: Commit.Since is the highest rev of its rows below that
@@ -105,10 +105,11 @@ func (t *Touched) IsReached() bool { return t.Kind == kinds.Hidden && t.Rev == 0
 
 // A TouchedCommit is the part of a commit that shows whether it follows a snapshot or an archive.
 type TouchedCommit struct {
-	Since      Rev
-	Data, Prev Root
-	HasPrev    bool // the commit names the root before it
-	Broken     bool // it did not follow the state that the index had
+	Since   Rev  `json:"since"`
+	Data    Root `json:"data"`
+	Prev    Root `json:"prev"`
+	HasPrev bool `json:"hasPrev"` // the commit names the root before it
+	Broken  bool `json:"broken"`  // it did not follow the state that the index had
 }
 
 const (

@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"slices"
 	"unicode/utf8"
 
 	"skein.blue/intern/dict"
@@ -34,11 +33,8 @@ var forms = [...]string{"did", "at-uri", "uri", "text"}
 // String returns the form's name in a file of kinds.
 func (f Form) String() string { return forms[f] }
 
-// Noun returns the form's name in stores and in getStats, which are older than files of kinds: did, uri
-// for an AT URI, link for any URI, text.
-func (f Form) Noun() string { return nouns[f] }
-
-var nouns = [...]string{"did", "uri", "link", "text"}
+// Noun returns the form's name in getStats: did, uri for an AT URI, link for any URI, text.
+func (f Form) Noun() string { return [...]string{"did", "uri", "link", "text"}[f] }
 
 // IsString reports whether subjects of the form can be other strings than DIDs and AT URIs. Expressions
 // may quote them.
@@ -55,12 +51,6 @@ func (f Form) Is() dict.Namespace {
 // Described returns what a subject of the form is, with an article, for messages.
 func (f Form) Described() string {
 	return [...]string{"a DID", "an AT URI", "a URI of up to 8192 bytes", "a string of 1 to 640 bytes"}[f]
-}
-
-// FormOfNoun returns the form with a Noun.
-func FormOfNoun(noun string) (f Form, ok bool) {
-	at := slices.Index(nouns[:], noun)
-	return Form(max(at, 0)), at >= 0
 }
 
 // FormOf returns the form with a name.
