@@ -8,8 +8,10 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -56,13 +58,20 @@ func main() {
 
 // read returns the lexicons, in order.
 func read() (all []file, err error) {
-	files, err := xrpc.ReadLexicons(xrpc.Lexicons)
+	files, err := fs.ReadDir(xrpc.Lexicons, ".")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the lexicons: %w", err)
 	}
 	tagged, names := map[string]bool{}, map[string]string{}
 	for _, f := range files {
-		l := file{f, tagged}
+		l := file{tagged: tagged}
+		b, err := fs.ReadFile(xrpc.Lexicons, f.Name())
+		if err == nil {
+			err = json.Unmarshal(b, &l.Lexicon)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lexicon %s: %w", f.Name(), err)
+		}
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
 			d := l.Defs[def]
 			l.tag(&d)

@@ -2,8 +2,6 @@ package xrpc
 
 import (
 	"embed"
-	"encoding/json"
-	"fmt"
 	"io/fs"
 )
 
@@ -53,23 +51,4 @@ type Def struct {
 // Body is the body of a procedure's input, of a method's answer, or of each of its messages.
 type Body struct {
 	Schema Def `json:"schema"`
-}
-
-// ReadLexicons reads the lexicons in a folder, in the order of their file names.
-func ReadLexicons(folder fs.FS) ([]Lexicon, error) {
-	entries, err := fs.ReadDir(folder, ".")
-	if err != nil {
-		return nil, fmt.Errorf("reading the lexicons: %w", err)
-	}
-	all := make([]Lexicon, len(entries))
-	for i, e := range entries {
-		b, err := fs.ReadFile(folder, e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("reading the lexicons: %w", err)
-		}
-		if err := json.Unmarshal(b, &all[i]); err != nil {
-			return nil, fmt.Errorf("lexicon %s: %w", e.Name(), err)
-		}
-	}
-	return all, nil
 }

@@ -3,27 +3,10 @@ package xrpc
 import (
 	"encoding/json"
 	"io/fs"
-	"strings"
 	"testing"
-	"testing/fstest"
 
 	indigo "github.com/bluesky-social/indigo/atproto/lexicon"
 )
-
-func TestReadLexicons(t *testing.T) {
-	files := fstest.MapFS{
-		"b.json": {Data: []byte(`{"id":"x.b","defs":{"main":{"type":"query","output":{"schema":{"type":"ref","ref":"#one"}}}}}`)},
-		"a.json": {Data: []byte(`{"id":"x.a","defs":{}}`)},
-	}
-	all, err := ReadLexicons(files)
-	if err != nil || len(all) != 2 || all[0].ID != "x.a" || all[1].Defs["main"].Output.Schema.Ref != "#one" {
-		t.Fatalf("read %+v, %v", all, err)
-	}
-	files["c.json"] = &fstest.MapFile{Data: []byte(`{"id":`)}
-	if _, err := ReadLexicons(files); err == nil || !strings.Contains(err.Error(), "c.json") {
-		t.Fatalf("a malformed lexicon: %v; want an error that names it", err)
-	}
-}
 
 // indigo reads every file as a lexicon, and finds what each refers to. (.ci/lexicons, which publishes
 // them, needs the same package; go mod tidy sees only this test.)
