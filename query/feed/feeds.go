@@ -108,12 +108,9 @@ var errNone = xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "th
 
 type skeletonItem struct {
 	Post   string `json:"post"`
-	Reason reason `json:"reason,omitzero"`
-}
-
-// reason is why a post is in a feed.
-type reason struct {
-	Type string `json:"$type"`
+	Reason struct {
+		Type string `json:"$type"`
+	} `json:"reason,omitzero"`
 }
 
 // skeleton implements app.bsky.feed.getFeedSkeleton.
@@ -136,21 +133,20 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		Feed   []skeletonItem `json:"feed"`
 		Cursor string         `json:"cursor,omitempty"`
 	}{Feed: []skeletonItem{}}
-	var pinned []string
-	if g.pin != "" && !again {
-		pinned = []string{g.pin}
-		out.Feed = append(out.Feed, skeletonItem{g.pin, reason{Methods + "defs#skeletonReasonPin"}})
-	}
 	var seen viewed
 	if g.hide && g.line > 0 { // the sender of a line may name anybody
 		seen = f.seen.of(q.Store.Secret(), g.did)
 	}
-	posts, next, err := g.page(ctx, *q, at, limit, pinned, seen)
+	posts, next, err := g.page(ctx, *q, at, limit, !again, seen)
 	if err != nil {
 		return nil, err
 	}
-	for _, uri := range posts[len(pinned):] {
-		out.Feed = append(out.Feed, skeletonItem{Post: uri})
+	for _, uri := range posts {
+		item := skeletonItem{Post: uri}
+		if uri == g.pin {
+			item.Reason.Type = Methods + "defs#skeletonReasonPin"
+		}
+		out.Feed = append(out.Feed, item)
 	}
 	if next != nil {
 		out.Cursor = g.seal(q.Cursors, *next)

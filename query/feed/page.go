@@ -45,8 +45,8 @@ func (f *feed) start(now time.Time) place {
 // remembers reports whether places must have the posts that were shown.
 func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].set == "" || f.each > 0 }
 
-// page returns a page of a feed, which begins with posts, and the start of the next, nil after the last page.
-func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first []string, seen viewed) (posts []string, next *place, err error) {
+// page returns a page of a feed, and the start of the next, nil after the last page.
+func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first bool, seen viewed) (posts []string, next *place, err error) {
 	q.Resolve = f.resolve(q.Resolve)
 	read := make([]func(*ask.View) ([]candidate, error), len(f.sources))
 	for i := 0; i < len(read) && err == nil; i++ {
@@ -60,9 +60,10 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 		return nil, nil, err
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
-		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, posts: slices.Clone(first), seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
-		for _, uri := range first {
-			p.authors[dict.AuthorityOf(uri)]++
+		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
+		if first && f.pin != "" {
+			p.posts = append(p.posts, f.pin)
+			p.authors[dict.AuthorityOf(f.pin)]++
 		}
 		for i := range read {
 			all, err := read[i](sn)

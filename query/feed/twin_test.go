@@ -90,6 +90,7 @@ func TestFeedsAgainstATwin(t *testing.T) {
 	queries := []string{
 		"likes($viewer)", "union(likes(" + oracle.Account(1) + "), reposts(" + oracle.Account(2) + "))",
 		"rank(of=follows($viewer), via=likes, since=2026-01-01)", "rank(of=members(" + oracle.Account(3) + "," + oracle.Account(4) + ",$viewer), via=likes)",
+		"blend(2, rank(of=follows($viewer), via=reposts), 1, rank(of=members($viewer), via=likes))",
 	}
 	shared, deferred, posts := 0, 0, 0
 	for seed := range uint64(16) {
