@@ -66,6 +66,7 @@ type watchWorld struct {
 	moods *rand.Rand
 	got   map[string]*received // by watch
 	again int                  // messages that came again
+	known int                  // those of them after the restore, with the ids that they had before
 }
 
 // received is what a receiver knows of a watch.
@@ -121,6 +122,9 @@ func (w *watchWorld) take(id string, m *message) {
 			w.t.Errorf("%s: message %d comes after %d", m.Data.Watch, at, k.last)
 		}
 		w.again++
+		if k.lost {
+			w.known++
+		}
 	} else {
 		at = len(k.at)
 		if !k.lost && (k.last != at-1 || !k.restored && k.members[m.Data.Member] == (m.Type == "entered")) {
@@ -235,12 +239,12 @@ func TestWatchesLoseNothing(t *testing.T) {
 			for set := range w.truth {
 				k := w.got["w "+set]
 				maps.DeleteFunc(k.members, func(_ string, in bool) bool { return !in })
-				if want := w.members(set); !maps.Equal(k.members, want) {
+				if want := w.members(set); !maps.Equal(k.members, want) || !k.restored {
 					t.Errorf("seed %d: %s: the receiver has %q after %d messages, want %q", seed, set, slices.Sorted(maps.Keys(k.members)), len(k.at), slices.Sorted(maps.Keys(want)))
 				}
 			}
-			if w.again < 3 {
-				t.Errorf("seed %d: only %d messages came again", seed, w.again)
+			if w.again < 3 || w.known == 0 {
+				t.Errorf("seed %d: only %d messages came again, %d after the restore", seed, w.again, w.known)
 			}
 			if err := w.g.Store.Close(t.Context()); err != nil {
 				t.Error(err)
