@@ -22,6 +22,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
 )
@@ -55,7 +56,7 @@ names=true adds handles. If an answer has incomplete=true, its reason says what 
 const mcpLanguage = "skein://language"
 
 func mcpCommand(e *command.Environment) *cli.Command {
-	m := &mcpServer{client: &http.Client{Timeout: time.Minute}}
+	m := new(mcpServer)
 	var listen string
 	return &cli.Command{
 		Name:  "mcp",
@@ -63,18 +64,14 @@ func mcpCommand(e *command.Environment) *cli.Command {
 		Description: "Without --listen, the command serves one client over standard input and output, as most clients start it:\n\n" +
 			"    {\"mcpServers\": {\"skein\": {\"command\": \"skein\", \"args\": [\"mcp\", \"--server\", \"https://graph.example.com\"]}}}\n\n" +
 			"With --listen, it serves http://ADDRESS/mcp, and sends a client's Authorization header on to the server.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "server", Value: "http://127.0.0.1:3210", Usage: "URL of the query API", Destination: &m.server, Sources: command.Env("server")},
-			&cli.StringFlag{Name: "token", Usage: "token that the server's operator gave you, if any, for clients that send none. Other users of this machine can see flags; prefer SKEIN_TOKEN", Destination: &m.token, Sources: command.Env("token")},
+		Flags: append(askFlags(&m.asker),
 			&cli.StringFlag{Name: "listen", Usage: "address to serve HTTP at, such as 127.0.0.1:3212", Destination: &listen},
-		},
+		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Args().Present() {
 				return command.UsageError("skein mcp takes no arguments, but got %q", c.Args().First())
 			}
-			if !strings.Contains(m.server, "://") {
-				m.server = "http://" + m.server
-			}
+			prepareAsker(&m.asker, time.Minute)
 			if listen == "" {
 				return m.stream(ctx, os.Stdin, e.Stdout)
 			}
@@ -90,8 +87,7 @@ func mcpCommand(e *command.Environment) *cli.Command {
 
 // An mcpServer answers requests of the protocol from the methods of a server.
 type mcpServer struct {
-	client        *http.Client
-	server, token string
+	asker app.Asker
 
 	mu     sync.Mutex
 	offers []mcpTool // nil until the server has described them
@@ -194,22 +190,15 @@ func (m *mcpServer) answer(ctx context.Context, header http.Header, message []by
 
 // get reads from the server, on behalf of a client.
 func (m *mcpServer) get(ctx context.Context, header http.Header, path string) (status int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.server+path, nil)
-	if err != nil {
-		return 0, nil, err
-	}
+	sent := http.Header{}
 	for _, name := range []string{"Authorization", clients.TokenHeader} {
 		if v := header.Get(name); v != "" {
-			req.Header.Set(name, v)
+			sent.Set(name, v)
 		}
 	}
-	if m.token != "" && len(req.Header) == 0 {
-		req.Header.Set(clients.TokenHeader, m.token)
-	}
-	req.Header.Set("User-Agent", command.UserAgent())
-	resp, err := m.client.Do(req)
+	resp, err := m.asker.Get(ctx, path, sent)
 	if err != nil {
-		return 0, nil, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
+		return 0, nil, err
 	}
 	body, err = io.ReadAll(resp.Body)
 	return resp.StatusCode, body, errors.Join(err, resp.Body.Close())

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 )
 
@@ -35,7 +36,7 @@ func TestMCP(t *testing.T) {
 		fmt.Fprintf(w, "%s?%s as %s%s", r.URL.Path, r.URL.RawQuery, r.Header.Get("Authorization"), r.Header.Get(clients.TokenHeader))
 	}))
 	defer server.Close()
-	m := &mcpServer{client: server.Client(), server: server.URL, token: "skein_own"}
+	m := &mcpServer{asker: app.Asker{Client: server.Client(), Server: server.URL, Token: "skein_own"}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
