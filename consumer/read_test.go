@@ -135,47 +135,6 @@ func TestPauseIsBounded(t *testing.T) {
 	})
 }
 
-// Until there is a connection, the peer may send handshakeBytes, whatever the sizes of its writes.
-func TestHandshakeLimit(t *testing.T) {
-	for _, size := range []int{100, 4096, 100_000, handshakeBytes} {
-		synctest.Test(t, func(t *testing.T) {
-			conn, peer := pipe()
-			go func() {
-				for b := make([]byte, size); ; {
-					if _, err := peer.Write(b); err != nil {
-						return
-					}
-				}
-			}()
-			n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, conn, make([]byte, 1000))
-			if !errors.Is(err, errHandshake) || n >= handshakeBytes || n < handshakeBytes-1000 {
-				t.Errorf("writes of %d bytes: %d bytes passed, the limit is %d: %v", size, n, handshakeBytes, err)
-			}
-			_ = conn.Close()
-		})
-	}
-}
-
-// The text of a refusal has one line of at most 300 bytes, and no page.
-func TestBrief(t *testing.T) {
-	long := strings.Repeat("x", 5000)
-	for body, want := range map[string]string{
-		"":                    "",
-		"busy":                ": busy",
-		"  busy \n":           ": busy",
-		"one\ntwo":            "",
-		"<html>":              "",
-		"<!doctype html>\nno": "",
-		long:                  "",
-		`{"error":"E"}`:       `: {"error":"E"}`,
-		"\xff\xfe":            ": \xff\xfe",
-	} {
-		if got := brief([]byte(body)); got != want {
-			t.Errorf("%.40q yields %.80q, want %.80q", body, got, want)
-		}
-	}
-}
-
 // A refusal keeps the cause, reads at most 4 KiB of the answer, and obeys Retry-After only if the
 // relay is busy.
 func TestRefusal(t *testing.T) {
