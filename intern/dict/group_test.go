@@ -147,18 +147,3 @@ func TestGroupsRefused(t *testing.T) {
 		}
 	}
 }
-
-// TestZigzag: differences near 0 are short numbers, and Unzigzag is the inverse.
-func TestZigzag(t *testing.T) {
-	for i, n := range []uint64{0, 1<<64 - 1, 1, 1<<64 - 2, 2} {
-		if Zigzag(n) != uint64(i) {
-			t.Errorf("%#x is %d, want %d", n, Zigzag(n), i)
-		}
-	}
-	rng := rand.New(rand.NewPCG(4, 0))
-	for range 10_000 {
-		if n := rng.Uint64() >> rng.IntN(64); Unzigzag(Zigzag(n)) != n || Zigzag(Unzigzag(n)) != n || Unzigzag(Zigzag(-n)) != -n {
-			t.Fatalf("%#x does not survive a round trip", n)
-		}
-	}
-}
