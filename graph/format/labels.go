@@ -149,7 +149,9 @@ func (es *LabelEntries) Put(e LabelEntry) (changed bool) {
 		e.Canceled = all.Canceled
 	}
 	if e.CID == "" && e.Negated {
-		if e.Canceled = max(e.Canceled, e.Time); es.cancel(e.Canceled) {
+		e.Canceled = max(e.Canceled, e.Time)
+		n := len(*es)
+		if *es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= e.Canceled }); len(*es) < n {
 			defer func() { changed = true }()
 		}
 	}
@@ -185,13 +187,6 @@ func (es *LabelEntries) Put(e LabelEntry) (changed bool) {
 		}
 		*es = slices.Delete(*es, oldest, oldest+1)
 	}
-}
-
-// cancel removes the entries of single versions up to a time.
-func (es *LabelEntries) cancel(until int64) (any bool) {
-	n := len(*es)
-	*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= until })
-	return len(*es) < n
 }
 
 // whole returns the entry of all versions, nil if there is none.

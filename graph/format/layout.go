@@ -31,7 +31,8 @@ func (l Layout) appendPart(dst []byte, part uint8) []byte {
 // AppendMembersKey appends the prefix of the keys of the values that have the rows of a set: rows, or their groups.
 func (l Layout) AppendMembersKey(dst []byte, k kinds.Kind, subject dict.ID) []byte {
 	if HasGroups(k) {
-		return dict.AppendID(append(dst, KeyRows, byte(k)), subject&^l.rowMask())
+		mask := dict.ID(1)<<(bits.Len16(l.Settings.Group)/2) - 1 // the bits that distinguish the subjects of a group
+		return dict.AppendID(append(dst, KeyRows, byte(k)), subject&^mask)
 	}
 	return AppendRowKey(dst, k, subject)
 }
@@ -43,9 +44,6 @@ func (l Layout) RowsOf(dst []byte, k kinds.Kind, subject dict.ID) (lo, hi []byte
 	}
 	return lo, hi
 }
-
-// rowMask covers the bits of an id that distinguish the subjects of a row group.
-func (l Layout) rowMask() dict.ID { return 1<<(bits.Len16(l.Settings.Group)/2) - 1 }
 
 // AppendMemberKey appends the key of the value that has the row with a member of a set: the row itself, or its group.
 func (l Layout) AppendMemberKey(dst []byte, k kinds.Kind, subject, member dict.ID) []byte {

@@ -136,15 +136,6 @@ func hasUndated(v []byte) bool { return len(v) > 1 && v[1] == 0 && v[0] == undat
 // isPlain reports whether a value has the first form, if it is not malformed.
 func isPlain(v []byte) bool { return !hasUndated(v) && !isDated(v) && (len(v) == 0 || v[0]&1 == 0) }
 
-// generationOf returns the generation of a row or an operand, 0 if it is malformed.
-func generationOf(v []byte) uint64 {
-	r, err := ParseRow(0, v)
-	if err != nil {
-		return 0
-	}
-	return r.Generation
-}
-
 // AppendMembers appends the members to dst.
 func (r *Row) AppendMembers(dst []uint64) ([]uint64, error) {
 	return appendList(dst, r.subject, r.Members, r.shift)

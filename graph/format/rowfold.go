@@ -122,7 +122,7 @@ func foldsToItself(subject dict.ID, values [][]byte, base bool) (n int, ok bool)
 // merge sets f's removed, members and dates to what values, oldest first, come to. An operand with a generation replaces older values.
 func (f *rowFolder) merge(subject dict.ID, values [][]byte) (generation uint64, err error) {
 	for i := len(values) - 1; i > 0; i-- {
-		if generationOf(values[i]) > 0 {
+		if r, err := ParseRow(subject, values[i]); err == nil && r.Generation > 0 {
 			values = values[i:]
 			break
 		}

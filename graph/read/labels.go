@@ -9,14 +9,6 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// labels calls each for the live labels of a member in a window, until each returns false. A label looks
-// like a record whose key has the label's time, and whose subject is the set of what has the label.
-func labels(r kv.Reader, k kinds.Kind, member dict.ID, w Window, each func(*format.Record) bool) error {
-	return Labels(r, k, member, func(set dict.ID, e *format.LabelEntry) bool {
-		return !w.Has(e.Path()) || each(&format.Record{Path: e.Path(), Subject: set})
-	})
-}
-
 // Labels calls each for the live labels of a member, with the set of what has the label, until each returns false.
 func Labels(r kv.Reader, k kinds.Kind, member dict.ID, each func(set dict.ID, e *format.LabelEntry) bool) error {
 	key := format.AppendLabelsKey(nil, k, member)

@@ -278,11 +278,6 @@ func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *
 	return left, err
 }
 
-// write merges what the sets gain and lose.
-func (e *edges) write(tx kv.Txn, layout format.Layout, merger *Merger) error {
-	return e.rows.write(tx, e.sets, layout, merger)
-}
-
 // rows writes changes of sets. It holds scratch memory.
 type rows struct {
 	add, less  []uint64 // members of one set
@@ -335,7 +330,11 @@ func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *M
 			continue
 		}
 		if format.HasGroups(c.Kind) {
-			e.addToGroup(tx, c.Subject)
+			if !bytes.Equal(e.groupKey, e.kbuf) {
+				e.endGroup(tx)
+				e.groupKey = append(e.groupKey[:0], e.kbuf...)
+			}
+			e.group.Add(c.Subject, e.vbuf)
 		} else {
 			tx.Merge(e.kbuf, e.vbuf)
 		}
@@ -345,15 +344,6 @@ func (e *rows) write(tx kv.Txn, all []SetChange, layout format.Layout, merger *M
 	}
 	e.endGroup(tx)
 	return nil
-}
-
-// addToGroup adds the operand of a row, vbuf, to that of its group, whose key is kbuf.
-func (e *rows) addToGroup(tx kv.Txn, subject dict.ID) {
-	if !bytes.Equal(e.groupKey, e.kbuf) {
-		e.endGroup(tx)
-		e.groupKey = append(e.groupKey[:0], e.kbuf...)
-	}
-	e.group.Add(subject, e.vbuf)
 }
 
 // endGroup merges the operand of a group.

@@ -80,7 +80,7 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	if err := w.records.write(tx, w.events.changes, w.Merger); err != nil {
 		return out, err
 	}
-	if err := w.edges.write(tx, w.Layout, w.Merger); err != nil {
+	if err := w.edges.rows.write(tx, w.edges.sets, w.Layout, w.Merger); err != nil {
 		return out, err
 	}
 	w.accounts.write(tx, &out.Totals)

@@ -273,13 +273,11 @@ func getManyToMany(ctx context.Context, q *xrpc.Query) (any, error) {
 
 // stringsOf looks up strings of a page's records.
 func stringsOf[R any](sn *ask.View, ns dict.Namespace, page []R, of func(R) dict.ID) (map[dict.ID]string, error) {
-	ids := make([]dict.ID, len(page))
-	for i, r := range page {
-		ids[i] = of(r)
+	names := map[dict.ID]string{}
+	for _, r := range page {
+		names[of(r)] = ""
 	}
-	slices.SortFunc(ids, cmp.Compare[dict.ID])
-	ids = slices.Compact(ids)
-	names := make(map[dict.ID]string, len(ids))
+	ids := slices.Sorted(maps.Keys(names))
 	err := sn.Strings(ns, ids, func(i int, name []byte) error { names[ids[i]] = string(name); return nil })
 	return names, err
 }

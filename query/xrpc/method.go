@@ -1,10 +1,10 @@
 package xrpc
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,24 +44,16 @@ func (m Method) Described() Method {
 	if p == nil {
 		return m
 	}
-	for name, d := range p.Properties {
-		m.Takes = append(m.Takes, name)
-		if d.Type == "array" {
+	m.Takes = slices.Clone(p.Required) // first, in their order
+	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
+		if !slices.Contains(p.Required, name) {
+			m.Takes = append(m.Takes, name)
+		}
+		if p.Properties[name].Type == "array" {
 			m.Many = append(m.Many, name)
 		}
 	}
-	slices.SortFunc(m.Takes, func(x, y string) int { // the required ones first, in their order
-		return cmp.Or(cmp.Compare(place(p.Required, x), place(p.Required, y)), cmp.Compare(x, y))
-	})
 	return m
-}
-
-// place returns the index of a name in a list, and the list's length if it is not there.
-func place(list []string, name string) int {
-	if i := slices.Index(list, name); i >= 0 {
-		return i
-	}
-	return len(list)
 }
 
 // Path returns the method's URL path.
