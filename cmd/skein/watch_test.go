@@ -130,6 +130,7 @@ func TestWatchesSurviveKills(t *testing.T) {
 	run(t, 64, "expected text, jsonl or auto", "watch", "--format", "csv", set)
 	run(t, 1, "did you mean follows", "watch", "--server", d.api, "folows("+known+")")
 	d.stop()
+	run(t, 0, "no problems found", "check", "--store", args[1])
 	write(t, file, "a = "+set+" -> ")
 	run(t, 64, "line 1", "serve", "--store", args[1], "--watches", file)
 }
