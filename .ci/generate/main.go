@@ -7,7 +7,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ type file struct {
 }
 
 func main() {
-	texts, err := generated("")
+	texts, err := generated()
 	for path, text := range texts {
 		if err == nil {
 			err = os.WriteFile(path, []byte(text), 0o644)
@@ -92,8 +91,8 @@ func read() (all []file, err error) {
 	return all, nil
 }
 
-// generated returns the generated texts, by path. root leads to the root of the repository.
-func generated(root string) (map[string]string, error) {
+// generated returns the generated texts, by path.
+func generated() (map[string]string, error) {
 	all, err := read()
 	if err != nil {
 		return nil, err
@@ -106,8 +105,7 @@ func generated(root string) (map[string]string, error) {
 	}
 	// Apps call procedures, through their PDS.
 	all = slices.DeleteFunc(all, func(l file) bool { return l.Defs["main"].Type == "procedure" })
-	asking, err2 := os.ReadFile(root + "docs/asking.md")
-	return map[string]string{"cmd/skein/language.txt": string(asking), "clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, cmp.Or(err, err2)
+	return map[string]string{"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, err
 }
 
 // tag records the definitions that are members of a union. Answers tell them apart by $type.
