@@ -46,7 +46,10 @@ func labels(ctx context.Context, q *call) (any, error) {
 		if err != nil {
 			return err
 		}
-		labelers, err := labelersOf(sn)
+		labelers, err := sn.Labelers()
+		if err == nil && len(labelers) == 0 {
+			err = xrpc.Invalid("this server reads no labelers (operators: --labelers)")
+		}
 		if err != nil {
 			return err
 		}
@@ -71,7 +74,11 @@ func labels(ctx context.Context, q *call) (any, error) {
 				continue
 			}
 			err := sn.Labels(kind, id, func(set dict.ID, e *ask.LabelEntry) {
-				sets, out.Labels = append(sets, set), append(out.Labels, labelOf(subjects[i].S, e))
+				l := label{URI: subjects[i].S, CID: e.CID, Cts: stamp(time.UnixMicro(e.Time))}
+				if e.Expires != 0 {
+					l.Exp = stamp(time.UnixMicro(e.Expires))
+				}
+				sets, out.Labels = append(sets, set), append(out.Labels, l)
 			})
 			if err != nil {
 				return err
@@ -86,22 +93,4 @@ func labels(ctx context.Context, q *call) (any, error) {
 		return cmp.Or(strings.Compare(x.URI, y.URI), strings.Compare(x.Src, y.Src), strings.Compare(x.Val, y.Val), strings.Compare(x.CID, y.CID))
 	})
 	return out, err
-}
-
-// labelersOf returns the labelers that the index reads.
-func labelersOf(sn *ask.View) (map[string]ask.Labeler, error) {
-	labelers, err := sn.Labelers()
-	if err == nil && len(labelers) == 0 {
-		err = xrpc.Invalid("this server reads no labelers (operators: --labelers)")
-	}
-	return labelers, err
-}
-
-// labelOf returns a label, but for the labeler and the value.
-func labelOf(uri string, e *ask.LabelEntry) label {
-	l := label{URI: uri, CID: e.CID, Cts: stamp(time.UnixMicro(e.Time))}
-	if e.Expires != 0 {
-		l.Exp = stamp(time.UnixMicro(e.Expires))
-	}
-	return l
 }

@@ -166,11 +166,6 @@ func (s *state) Labels(k kinds.Kind, member dict.ID, each func(set dict.ID, e *L
 	return read.Labels(s.r, k, member, func(set dict.ID, e *LabelEntry) bool { each(set, e); return true })
 }
 
-// LabelsFrom is Labels of a member and of all with higher ids, until each returns false.
-func (s *state) LabelsFrom(k kinds.Kind, member dict.ID, each func(member, set dict.ID, e *LabelEntry) bool) error {
-	return read.LabelsFrom(s.r, k, member, each)
-}
-
 // Lookup finds the ids of strings; those that have none are left None.
 func (s *state) Lookup(b *intern.Batch) error { return intern.Lookup(s.r, b) }
 

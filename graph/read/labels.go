@@ -11,18 +11,9 @@ import (
 
 // Labels calls each for the live labels of a member, with the set of what has the label, until each returns false.
 func Labels(r kv.Reader, k kinds.Kind, member dict.ID, each func(set dict.ID, e *format.LabelEntry) bool) error {
-	key := format.AppendLabelsKey(nil, k, member)
-	return scanLabels(r, key, kv.PrefixEnd(key), func(_, set dict.ID, e *format.LabelEntry) bool { return each(set, e) })
-}
-
-// LabelsFrom is Labels of a member and of all with higher ids.
-func LabelsFrom(r kv.Reader, k kinds.Kind, member dict.ID, each func(member, set dict.ID, e *format.LabelEntry) bool) error {
-	return scanLabels(r, format.AppendLabelsKey(nil, k, member), kv.PrefixEnd([]byte{format.KeyLabels, byte(k)}), each)
-}
-
-func scanLabels(r kv.Reader, lo, hi []byte, each func(member, set dict.ID, e *format.LabelEntry) bool) error {
-	return r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
-		_, member, set, err := format.ParseLabelKey(key)
+	prefix := format.AppendLabelsKey(nil, k, member)
+	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
+		_, _, set, err := format.ParseLabelKey(key)
 		if err != nil {
 			return false, err
 		}
@@ -31,7 +22,7 @@ func scanLabels(r kv.Reader, lo, hi []byte, each func(member, set dict.ID, e *fo
 			return false, fmt.Errorf("reading label %x: %w", key, err)
 		}
 		for i := range entries {
-			if e := &entries[i]; e.Live() && !each(member, set, e) {
+			if e := &entries[i]; e.Live() && !each(set, e) {
 				return false, nil
 			}
 		}

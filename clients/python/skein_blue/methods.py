@@ -57,7 +57,6 @@ __all__ = [
     "RankOutput",
     "RankRanked",
     "SubscribeChange",
-    "QueryLabelsOutput",
 ]
 
 #: A time. A datetime without a time zone is in the local one; a timedelta is an age.
@@ -812,17 +811,6 @@ class SubscribeChange(_SubscribeChange, total=False):
     type: Union[Literal["did", "uri"], str]
 
 
-class _QueryLabelsOutput(TypedDict):
-    labels: List[LabelsLabel]
-
-
-class QueryLabelsOutput(_QueryLabelsOutput, total=False):
-    """Find labels relevant to the provided AT-URI patterns. Of those in effect, by the labelers that the server reads (getStats), without signatures."""
-
-    #: Absent on the last page. With a prefix, a page may have fewer labels than limit, or none, before the last.
-    cursor: str
-
-
 class Methods:
     """The methods of a server."""
 
@@ -1055,16 +1043,6 @@ class Methods:
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
         answer: RankOutput = self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
-        return answer
-
-    def query_labels(self, uri_patterns: Sequence[str], *, cursor: str | None = None, limit: int | None = None, sources: Sequence[str] | None = None) -> QueryLabelsOutput:
-        """Find labels relevant to the provided AT-URI patterns. Of those in effect, by the labelers that the server reads (getStats), without signatures.
-
-        uri_patterns: List of AT URI patterns to match (boolean 'OR'). Each may be a prefix (ending with '*'; will match inclusive of the string leading to '*'), or a full URI, or a DID.
-        cursor: The cursor of the previous page.
-        sources: Optional list of label sources (DIDs) to filter on.
-        """
-        answer: QueryLabelsOutput = self._call("com.atproto.label.queryLabels", {"uriPatterns": uri_patterns, "cursor": cursor, "limit": limit, "sources": sources})
         return answer
 
 
@@ -1300,14 +1278,4 @@ class AsyncMethods:
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
         answer: RankOutput = await self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
-        return answer
-
-    async def query_labels(self, uri_patterns: Sequence[str], *, cursor: str | None = None, limit: int | None = None, sources: Sequence[str] | None = None) -> QueryLabelsOutput:
-        """Find labels relevant to the provided AT-URI patterns. Of those in effect, by the labelers that the server reads (getStats), without signatures.
-
-        uri_patterns: List of AT URI patterns to match (boolean 'OR'). Each may be a prefix (ending with '*'; will match inclusive of the string leading to '*'), or a full URI, or a DID.
-        cursor: The cursor of the previous page.
-        sources: Optional list of label sources (DIDs) to filter on.
-        """
-        answer: QueryLabelsOutput = await self._call("com.atproto.label.queryLabels", {"uriPatterns": uri_patterns, "cursor": cursor, "limit": limit, "sources": sources})
         return answer
