@@ -34,57 +34,28 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 	if actor == dict.None {
 		return nil
 	}
-	type named struct {
-		tid     uint64
-		subject dict.ID
-	}
-	var tids []named
-	raw := map[string][]dict.ID{}
+	var paths []Path
+	var subjects []dict.ID
 	var failed error
 	err := read.RecordsIn(s.r, from, actor, w, func(r *format.Record) bool {
 		var in bool
 		if r.Subject != dict.None {
 			in, failed = among(r.Subject)
 		}
-		switch {
-		case failed != nil || !in:
-		case r.Path.Raw != nil:
-			raw[string(r.Path.Raw)] = append(raw[string(r.Path.Raw)], r.Subject)
-		default:
-			tids = append(tids, named{r.Path.TID, r.Subject})
+		if in && failed == nil {
+			paths, subjects = append(paths, Path{TID: r.Path.TID, Raw: bytes.Clone(r.Path.Raw)}), append(subjects, r.Subject)
 		}
 		return failed == nil
 	})
-	if err = cmp.Or(err, failed); err != nil || len(tids)+len(raw) == 0 {
+	if err = cmp.Or(err, failed); err != nil {
 		return err
 	}
-	byTID := func(n named, tid uint64) int { return cmp.Compare(n.tid, tid) }
-	slices.SortFunc(tids, func(x, y named) int { return cmp.Compare(x.tid, y.tid) })
-	found := func(r *format.Record) bool {
-		if r.Subject == dict.None {
-			return true
+	return s.at(to, slices.Repeat([]dict.ID{actor}, len(paths)), paths, func(i int, other dict.ID) error {
+		if other == dict.None {
+			return nil
 		}
-		if r.Path.Raw != nil {
-			for _, subject := range raw[string(r.Path.Raw)] {
-				failed = cmp.Or(failed, each(r.Path, subject, r.Subject))
-			}
-			return failed == nil
-		}
-		i, _ := slices.BinarySearchFunc(tids, r.Path.TID, byTID)
-		for ; i < len(tids) && tids[i].tid == r.Path.TID && failed == nil; i++ { // a record may name several
-			failed = each(r.Path, tids[i].subject, r.Subject)
-		}
-		return failed == nil
-	}
-	w = Window{}
-	if len(raw) == 0 {
-		w = Window{From: tids[0].tid, To: tids[len(tids)-1].tid + 1}
-	}
-	err = read.RecordsIn(s.r, to, actor, w, found)
-	if err == nil {
-		err = failed
-	}
-	return err
+		return each(paths[i], subjects[i], other)
+	})
 }
 
 // Self is kinds.Table.Self.

@@ -213,7 +213,6 @@ func (s *edges) RecordsFrom(k kinds.Kind, actor dict.ID, subjects []dict.ID, sin
 // name, None if they name none. A kind of records themselves (kinds.Kind.IsSelf) has every record of its collection, and names the
 // record: so of posts, it tells which exist; the kind of repliedTo has those that are replies, and names what they answer. Live
 // tells neither whether authors are hidden, nor what the index lacks of their repos (AccountAndQueue). It takes a few batched reads.
-// The kind has no arrays, and uris no duplicates.
 func (s *edges) Live(k kinds.Kind, uris []dict.ID, each func(i int, author, subject dict.ID) error) error {
 	var found, of []int // of each record of the collection, the index in uris, and of its author in b
 	var paths []Path
@@ -274,23 +273,25 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 			return err
 		}
 	}
-	var rkey []byte
 	for run := range ahead(s.state, slices.Values(others), func(run [2]int) { s.beginRecords(k, actors[run[0]]) }) {
-		want := map[string]int{}
-		first, last := uint64(EndOfTime), uint64(0)
+		var next []int // the run, by path
 		for i := run[0]; i < run[1]; i++ {
-			if want[string(paths[i].AppendRkey(nil))] = i; paths[i].HasTime() {
-				first, last = min(first, paths[i].TID), max(last, paths[i].TID)
-			}
+			next = append(next, i)
+		}
+		slices.SortFunc(next, func(x, y int) int { return format.ComparePaths(paths[x], paths[y]) })
+		var w Window
+		if last := paths[next[len(next)-1]]; last.HasTime() { // then all of them have
+			w = Window{From: paths[next[0]].TID, To: last.TID + 1}
 		}
 		var failed error
-		err := read.RecordsWithin(s.r, k, actors[run[0]], first, last, func(r *format.Record) bool {
-			rkey = r.Path.AppendRkey(rkey[:0])
-			if i, wanted := want[string(rkey)]; wanted {
-				delete(want, string(rkey))
-				failed = each(i, r.Subject)
+		err := read.RecordsIn(s.r, k, actors[run[0]], w, func(r *format.Record) bool {
+			for len(next) > 0 && format.ComparePaths(paths[next[0]], r.Path) < 0 {
+				next = next[1:]
 			}
-			return failed == nil && len(want) > 0
+			for n := 0; n < len(next) && failed == nil && format.ComparePaths(paths[next[n]], r.Path) == 0; n++ {
+				failed = each(next[n], r.Subject)
+			}
+			return failed == nil && len(next) > 0
 		})
 		if err = cmp.Or(err, failed); err != nil {
 			return err

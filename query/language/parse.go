@@ -306,11 +306,13 @@ func (p *parser) literals(n *Node, name string) error {
 			return p.errorf(start, "%s(…) needs an argument, such as a handle (@alice.example.com), a DID or an AT URI", name)
 		}
 		var l Literal
+		want := form.Is()
 		if n.Op == OpMembers {
 			if p.given++; p.given > MaxGiven {
 				return p.errorf(start, "more than %d arguments of members in one expression", MaxGiven)
 			}
 			l, err = p.member(n, s, quoted)
+			want = n.Is
 		} else {
 			l, err = literalAs(s, quoted, form)
 		}
@@ -323,10 +325,6 @@ func (p *parser) literals(n *Node, name string) error {
 			return p.errorf(start, "the argument %q of %s%v%s", Brief(s), name, err, hint)
 		case err != nil:
 			return p.errorf(start, "the argument %q of %s%v", Brief(s), name, err)
-		}
-		want := form.Is()
-		if n.Op == OpMembers {
-			want = n.Is
 		}
 		if l.Is != want {
 			return p.errorf(start, "the argument %q of %s is %s; %s takes %s", Brief(l.S), name, Singular(l.Is), name, Singular(want))
