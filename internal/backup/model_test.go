@@ -37,7 +37,7 @@ func readFolder(t *testing.T, dir string) folder {
 	entries, err := os.ReadDir(dir)
 	must(t, err)
 	for _, e := range entries {
-		if e.Name() == "skein.restored" || e.Name() == backup.LostFound {
+		if e.Name() == "skein.restored" || e.Name() == "lost+found" {
 			continue
 		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))

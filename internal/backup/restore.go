@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -28,8 +27,6 @@ type RestoreOptions struct {
 	Dir string
 	// Manifest is what to restore (Find).
 	Manifest *Manifest
-	// Reuse is a restored folder whose tables are linked if the backup has them too, or "".
-	Reuse string
 	// Progress, if set, is called with the bytes done so far, and of how many.
 	Progress func(done, total int64)
 }
@@ -41,9 +38,9 @@ const (
 	restored = "skein.restored"
 	// partial ends the name of a file that is being restored.
 	partial = ".partial"
-	// LostFound is a folder that some file systems have at their root. A folder that has nothing else
+	// lostFound is a folder that some file systems have at their root. A folder that has nothing else
 	// is empty.
-	LostFound = "lost+found"
+	lostFound = "lost+found"
 )
 
 // workers is how many parts are read at a time.
@@ -72,12 +69,7 @@ func Unfinished(dir string) bool {
 // After an interruption it can be called again, and continues. The folder is a store only when
 // Restore has returned nil.
 func Restore(ctx context.Context, t Target, o RestoreOptions) error {
-	r := &restorer{o: o, t: t, m: o.Manifest, same: map[string]string{}}
-	if was, err := Restored(o.Reuse); err == nil {
-		for i := range was.Files {
-			r.same[was.Files[i].Name] = was.Files[i].SHA256
-		}
-	}
+	r := &restorer{o: o, t: t, m: o.Manifest}
 	for _, step := range []func() error{r.begin, r.room, func() error { return r.fetch(ctx) }, r.finish} {
 		if err := step(); err != nil {
 			return fmt.Errorf("restore: %w", err)
@@ -90,7 +82,6 @@ type restorer struct {
 	o    RestoreOptions
 	t    Target
 	m    *Manifest
-	same map[string]string // the hashes of the files in Reuse, by name
 	done atomic.Int64
 }
 
@@ -108,7 +99,7 @@ func (r *restorer) begin() error {
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == LostFound })
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lostFound })
 	mark := filepath.Join(r.o.Dir, unfinished)
 	switch old, err := os.ReadFile(mark); {
 	case err == nil && bytes.Equal(old, b):
@@ -142,23 +133,14 @@ func (r *restorer) room() error {
 	}
 	free, need := int64(du.AvailBytes), r.m.Bytes()
 	for i := range r.m.Files {
-		f := &r.m.Files[i]
-		if info, err := os.Stat(filepath.Join(r.o.Dir, f.Name)); err == nil {
+		if info, err := os.Stat(filepath.Join(r.o.Dir, r.m.Files[i].Name)); err == nil {
 			need -= info.Size()
-		} else if r.linked(f) {
-			need -= f.Size
 		}
 	}
 	if need > free {
 		return fmt.Errorf("%s has %s free, and the rest of the store needs %s", r.o.Dir, say.Bytes(free), say.Bytes(need))
 	}
 	return nil
-}
-
-// linked reports whether a file can be linked: it is a table, which is never changed, and the same as
-// in Reuse.
-func (r *restorer) linked(f *File) bool {
-	return strings.HasSuffix(f.Name, ".sst") && r.same[f.Name] == f.SHA256
 }
 
 // fetch restores the files.
@@ -191,10 +173,6 @@ func (r *restorer) file(ctx context.Context, f *File) error {
 			r.tell(f.Size)
 			return nil
 		}
-	}
-	if r.linked(f) && os.Link(filepath.Join(r.o.Reuse, f.Name), path) == nil {
-		r.tell(f.Size)
-		return nil
 	}
 	if err := again(ctx, func() error { return r.write(ctx, f, path+partial) }); err != nil {
 		return errors.Join(err, os.Remove(path+partial))

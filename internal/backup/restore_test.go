@@ -96,33 +96,6 @@ func TestRestoreOverHTTP(t *testing.T) {
 	}
 }
 
-// A restore links the files that it shares with another folder, and reads the rest.
-func TestReuse(t *testing.T) {
-	to := open(t, filepath.Join(t.TempDir(), "target"))
-	a := folder{"000001.sst": "one", "000002.sst": "two", "MANIFEST-000001": "m"}
-	b := folder{"000001.sst": "one", "000002.sst": "TWO", "000003.sst": "three", "MANIFEST-000001": "m"}
-	dirs := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
-	for i, f := range []folder{a, b} {
-		made(t, to, f, backup.CreateOptions{Time: time.Now()})
-		m := find(t, to, time.Time{}, nil)
-		o := backup.RestoreOptions{Dir: dirs[i], Manifest: m}
-		if i == 1 {
-			o.Reuse = dirs[0]
-		}
-		if err := backup.Restore(t.Context(), to, o); err != nil || !maps.Equal(readFolder(t, dirs[i]), f) {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	for name, linked := range map[string]bool{"000001.sst": true, "000002.sst": false, "MANIFEST-000001": false} {
-		x, err := os.Stat(filepath.Join(dirs[0], name))
-		y, err2 := os.Stat(filepath.Join(dirs[1], name))
-		if err = errors.Join(err, err2); err != nil || os.SameFile(x, y) != linked {
-			t.Errorf("%s: linked %v: %v", name, !linked, err)
-		}
-	}
-}
-
 // A manifest that a stranger publishes cannot name files outside the folder, or lie about sizes.
 func TestHostileManifests(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
