@@ -136,7 +136,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 	w.Begin()
 	for {
 		most := seg.MostStrings()
-		if l.store.shared() { // in transactions of their own, because other writers may need ids for the same strings
+		if l.store.layout.Shared() { // in transactions of their own, because other writers may need ids for the same strings
 			w.AddStrings(seg)
 			most = 0
 		}

@@ -223,7 +223,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 				}
 			}
 		})
-		return write.SetJSON(tx, format.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetCounts(tx, l.first, l.counts, counts)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -998,10 +998,8 @@ func (n *net) index() *evidence.Index {
 	n.t.Helper()
 	x := &evidence.Index{Source: func(k kinds.Kind) string { return fmt.Sprint(k) }}
 	if err := n.s.View(n.t.Context(), func(sn *ask.View) error {
-		var err [2]error
-		x.Known, err[0] = sn.Known()
-		x.Lacking, err[1] = sn.Lacking()
-		return errors.Join(err[:]...)
+		x.Known, x.Lacking = sn.Known(), sn.Lacking()
+		return nil
 	}); err != nil {
 		n.t.Fatal(err)
 	}

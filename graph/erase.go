@@ -116,7 +116,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			state.Top = 0
 		}
 		write.States(tx, layout, func(yield func(dict.ID, *format.RepoState) bool) { yield(actor, &state) })
-		return write.SetJSON(tx, format.PartKey(format.KeyCounts, l.first), counts)
+		return write.SetCounts(tx, l.first, l.counts, counts)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: erasing a deleted account: %w", err)

@@ -42,12 +42,8 @@ func (h *hiddenCache) upTo(at *read.HiddenVersions) (sets []*hiddenSet, i int) {
 	return sets, i
 }
 
-// in returns the set in the state that r reads.
-func (h *hiddenCache) in(r kv.Reader) (*roaring64.Bitmap, error) {
-	at, err := read.Hidden(r, h.layout)
-	if err != nil {
-		return nil, err
-	}
+// of returns the set with some versions, those in the state that r reads.
+func (h *hiddenCache) of(r kv.Reader, at read.HiddenVersions) (*roaring64.Bitmap, error) {
 	if sets, i := h.upTo(&at); i < len(sets) && sets[i].at == at {
 		return sets[i].set, nil
 	}
@@ -58,12 +54,13 @@ func (h *hiddenCache) in(r kv.Reader) (*roaring64.Bitmap, error) {
 		return sets[i].set, nil
 	}
 	s := &hiddenSet{at: at}
+	var err error
 	if i < len(sets) {
 		s.set, err = h.follow(r, sets[i], &at)
 	}
 	for s.set == nil && err == nil {
 		if s.set, err = read.Bitmap(r, h.layout, kinds.Hidden, 0); err == nil {
-			at, err = read.Hidden(r, h.layout)
+			at, err = read.Hidden(r)
 		}
 		if at != s.at { // ViewAcross has gone on to another state
 			s = &hiddenSet{at: at}

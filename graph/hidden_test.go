@@ -2,12 +2,15 @@ package graph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -107,11 +110,20 @@ func (h *hiders) view(t *testing.T, fn func(r kv.Reader)) {
 	}
 }
 
+// hiddenIn returns a node's set in the state that r reads.
+func hiddenIn(node *hiddenCache, r kv.Reader) (*roaring64.Bitmap, error) {
+	at, err := read.Hidden(r)
+	if err != nil {
+		return nil, err
+	}
+	return node.of(r, at)
+}
+
 // same checks a node's set in the state that r reads, in which n accounts are hidden.
 func same(t *testing.T, node *hiddenCache, r kv.Reader, n int) (keys, scans int) {
 	t.Helper()
 	counted := &countedReader{Reader: r}
-	got, err := node.in(counted)
+	got, err := hiddenIn(node, counted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +155,10 @@ func TestHiddenSets(t *testing.T) {
 				for i, node := range nodes {
 					if h.rng.IntN(1+3*i) > 0 {
 						continue
+					}
+					at, err := read.Hidden(r)
+					if c, failed := commonIn(node.core, r); err != nil || failed != nil || c.hidden != at {
+						t.Fatalf("the state has %v, and %v is kept (%v)", at, c.hidden, errors.Join(err, failed))
 					}
 					if keys, _ := same(t, node, r, n); keys > 0 {
 						followed++
@@ -241,7 +257,7 @@ func TestHiddenReads(t *testing.T) {
 	for range questions {
 		done.Go(func() {
 			h.view(t, func(r kv.Reader) {
-				_, err := node.in(&countedReader{Reader: r, versioned: arrived.Done, changes: func() {
+				_, err := hiddenIn(node, &countedReader{Reader: r, versioned: arrived.Done, changes: func() {
 					reads.Add(1)
 					arrived.Wait() // nearly all find the set stale
 				}})
@@ -260,7 +276,7 @@ func TestHiddenReads(t *testing.T) {
 		h.change(t, 20, 1<<30)
 		if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
 			tx.DeleteRange(format.KeyHiding, kv.PrefixEnd(format.KeyHiding))
-			at, err := read.Hidden(tx, node.layout)
+			at, err := read.Hidden(tx)
 			for part, version := range at.Parts {
 				if version > 0 && v != nil {
 					tx.Set(format.HidingKey(uint8(part), version), v)

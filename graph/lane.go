@@ -141,10 +141,12 @@ func eachPart(r kv.Reader, parts format.Partitions, key []byte, each func(part u
 }
 
 // setFirst sets such a row of the first of some partitions, as JSON, and takes away those of the others, which are from other divisions.
+// Questions keep these rows.
 func setFirst(tx kv.Txn, key []byte, parts format.Partitions, v any) error {
 	for part := range parts.Each {
 		tx.Delete(format.PartKey(key, part))
 	}
+	tx.Touch()
 	return write.SetJSON(tx, format.PartKey(key, parts.First()), v)
 }
 

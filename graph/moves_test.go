@@ -365,7 +365,7 @@ func (f *fleet) end() {
 		t.Errorf("the dead letters are %q, want %q", got, want)
 	}
 	if err := s.View(t.Context(), func(v *ask.View) error {
-		k, err := v.Known()
+		k := v.Known()
 		if !k.Past.Roster.Known() || k.Holes.Noted == 0 || k.Holes.Uncompared() {
 			t.Errorf("%+v, %+v", k.Past, k.Holes)
 		}

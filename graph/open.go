@@ -85,7 +85,7 @@ func (s *core) internOptions() intern.Options {
 func (s *Store) open(ctx context.Context) (err error) {
 	if !s.o.ReadOnly {
 		parts := format.AllPartitions(s.layout.Settings.Partitions)
-		if s.shared() {
+		if s.layout.Shared() {
 			c := &claim{watch: s.watch, all: parts, joins: s.o.Joins, lost: s.o.Fenced, row: format.ClaimRow{Owner: s.o.Intern.Owner}}
 			if err := c.take(ctx); err != nil {
 				return err
@@ -255,7 +255,7 @@ func (s *Store) load(r kv.Reader) error {
 	secret, _, err := r.Get(format.KeySecret)
 	if err == nil {
 		s.secret = slices.Clone(secret)
-		_, err = s.hidden.in(r)
+		err = s.view(r, nil, func(*ask.View) error { return nil })
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 // isMine reports whether this writer writes a dead letter, and none has before: its row has the number of the writer's partition. The
 // writer of the first partition writes those without an account.
 func (s *cursors) isMine(source string, b *batch.Batch, d *format.DeadLetter) bool {
-	if d.DID == "" || !s.shared() {
+	if d.DID == "" || !s.layout.Shared() {
 		return s.ownsPart(0)
 	}
 	c, found := s.CursorOf(source, []byte(d.DID))
@@ -78,7 +78,7 @@ func (s *cursors) isMine(source string, b *batch.Batch, d *format.DeadLetter) bo
 // beginSource makes the missing cursors of a source before any event is applied, if there are several partitions: lanes commit
 // one after another, and the first lane's cursor must not count for all.
 func (s *cursors) beginSource(ctx context.Context, source string, b *batch.Batch) error {
-	if !s.shared() || b.First() == 0 || !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.lacksCursor(source) }) {
+	if !s.layout.Shared() || b.First() == 0 || !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.lacksCursor(source) }) {
 		return nil
 	}
 	return s.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
@@ -109,7 +109,7 @@ func (l *lane) pick(source string, b *batch.Batch) {
 	s := l.store
 	l.events = l.events[:0]
 	var cursors []format.CursorRow
-	if s.shared() {
+	if s.layout.Shared() {
 		cursors = l.sources[source]
 	}
 	passed := int64(0)
@@ -185,6 +185,7 @@ func (s *Store) Move(ctx context.Context) error {
 // splitRows gives partitions that move rows of their own, as part of a write: of the holes and of the backfill. One such row is
 // about several partitions.
 func splitRows(tx kv.Txn, moving format.Partitions) error {
+	tx.Touch()
 	return errors.Join(
 		splitRow(tx, format.KeyHoles, moving, format.FromJSON[format.Holes], func(h *format.Holes) *format.Partitions { return &h.Parts }),
 		splitRow(tx, format.KeyBackfill, moving, format.FromJSON[format.Backfill], func(b *format.Backfill) *format.Partitions { return &b.Parts }))

@@ -111,7 +111,8 @@ type core struct {
 
 	desynchronized, partial atomic.Int64 // repos, as of the last commit
 
-	unwritten atomic.Uint64 // ask.Unwritten.Parts, as of the last look of FollowWriters
+	common    atomic.Pointer[common] // the newest that was read
+	unwritten atomic.Uint64          // ask.Unwritten.Parts, as of the last look of FollowWriters
 }
 
 // closeTime bounds Close: the store may not answer, and the next writer finds out what Close
@@ -148,9 +149,6 @@ func (s *core) Kinds() *kinds.Table { return s.kinds.Load() }
 
 // ShardBits returns the number of bits of an id that name its shard.
 func (s *core) ShardBits() uint8 { return s.layout.Settings.ShardBits }
-
-// shared reports whether several processes may write the store.
-func (s *core) shared() bool { return s.layout.Shared() }
 
 // Made reports whether Open created the store, rather than finding it.
 func (s *Store) Made() bool { return s.made }

@@ -123,7 +123,7 @@ func (s *core) Unwritten() ask.Unwritten {
 
 // FollowWriters watches the store's writers until ctx ends. A writer is dead if others would take its partitions over.
 func (s *core) FollowWriters(ctx context.Context) error {
-	for s.shared() && ctx.Err() == nil {
+	for s.layout.Shared() && ctx.Err() == nil {
 		if err := s.watch.look(ctx); err != nil {
 			s.o.Logger.Debug("cannot read the writers' heartbeats", "error", err)
 		} else {

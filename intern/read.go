@@ -19,13 +19,6 @@ func Lookup(r kv.Reader, b *Batch) error {
 	return nil
 }
 
-// BeginStrings begins the first read of Strings and Authors.
-func BeginStrings(p kv.Prefetcher, ns dict.Namespace, ids []dict.ID) {
-	for _, id := range ids {
-		p.PrefetchGet(dict.AppendGroupKey(nil, ns, id))
-	}
-}
-
 // Strings calls each with the string of every id, in order. s is valid only during the call.
 // An id without a string is an error: the store is corrupt. Strings takes one batched read,
 // and one more for the authors of URIs.

@@ -50,10 +50,7 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 		if a.State, a.Known, a.Queued, err = sn.Account(out.DID); err != nil {
 			return err
 		}
-		cl, err := q.claim(sn)
-		if err != nil {
-			return err
-		}
+		cl := q.claim(sn)
 		a.Unwritten = cl.index.Unwritten.Has(out.DID, dict.None)
 		out.describe(&cl.index, &a)
 		if row := a.Queued; row != nil {

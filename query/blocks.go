@@ -144,7 +144,7 @@ type match struct {
 
 // between returns how the account blocks the others, and how they block it, by the direction (inward or not) and the other.
 func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
-	all, direct := map[bool]map[dict.ID]*block{}, map[bool][]dict.ID{}
+	all, direct := map[bool]map[dict.ID]*block{false: {}, true: {}}, map[bool][]dict.ID{}
 	at := func(inward bool, other dict.ID) *block {
 		if all[inward][other] == nil {
 			all[inward][other] = &block{}
@@ -153,7 +153,6 @@ func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
 	}
 	var err error
 	for _, inward := range l.ways {
-		all[inward] = map[dict.ID]*block{}
 		if direct[inward], err = edgesBetween(l.View, blockKind, l.ids, inward); err != nil {
 			return nil, err
 		}

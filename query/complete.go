@@ -76,10 +76,8 @@ func (q *call) evaluate(ctx context.Context, e *language.Expr, needs []evidence.
 // rests says in c what is missing of what an answer rests on, which on tells, or what proves that nothing is.
 func (q *call) rests(sn *ask.View, c *caveats, on func(cl *claim) error) error {
 	*c = caveats{} // an earlier attempt may have set it
-	cl, err := q.claim(sn)
-	if err == nil {
-		err = on(cl)
-	}
+	cl := q.claim(sn)
+	err := on(cl)
 	if err == nil {
 		err = cl.settle(c)
 	}
@@ -100,9 +98,8 @@ type claim struct {
 	labelers  []string
 }
 
-func (q *call) claim(sn *ask.View) (*claim, error) {
-	x, err := evidence.IndexOf(sn)
-	return &claim{q: q, sn: sn, index: x, proves: q.Boolean("proof"), states: map[any]*evidence.Account{}, lacking: map[any]bool{}}, err
+func (q *call) claim(sn *ask.View) *claim {
+	return &claim{q: q, sn: sn, index: evidence.IndexOf(sn), proves: q.Boolean("proof"), states: map[any]*evidence.Account{}, lacking: map[any]bool{}}
 }
 
 // lacks notes what is missing of an account, or of everybody.

@@ -147,7 +147,15 @@ func (l *listBlocks) find(found byList) error {
 		err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, listed, ask.Window{}, func(item ask.Path, listed, id dict.ID) error {
 			if list := lists[id]; list != nil && list.author == author {
 				for blocker, block := range list.blocks {
-					l.pair(blocker, listed, func(inward bool, other dict.ID) { found(inward, other, id, list, block, item) })
+					for _, inward := range l.ways {
+						pair := [2]dict.ID{blocker, listed}
+						if inward {
+							slices.Reverse(pair[:])
+						}
+						if pair[0] == l.ids[0] && slices.Contains(l.ids[1:], pair[1]) {
+							found(inward, pair[1], id, list, block, item)
+						}
+					}
 				}
 			}
 			return nil
@@ -161,19 +169,6 @@ func (l *listBlocks) find(found byList) error {
 		}
 	}
 	return nil
-}
-
-// pair calls each with the other one of two accounts that one blocks, if the first of l.ids is one of them.
-func (l *listBlocks) pair(blocker, blocked dict.ID, each func(inward bool, other dict.ID)) {
-	for _, inward := range l.ways {
-		one, other := blocker, blocked
-		if inward {
-			one, other = blocked, blocker
-		}
-		if one == l.ids[0] && slices.Contains(l.ids[1:], other) {
-			each(inward, other)
-		}
-	}
 }
 
 // blockedBy reads the lists that accounts block. If there are any, it begins to read who has put others on lists.

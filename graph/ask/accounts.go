@@ -13,7 +13,7 @@ import (
 type accounts struct {
 	*state
 
-	known *Known // nil until it was read
+	known *Known // without Unwritten
 }
 
 // Account returns the state of an account, and its row in the queue of resyncs, nil if it is not

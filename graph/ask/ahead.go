@@ -5,7 +5,6 @@ import (
 
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -21,58 +20,56 @@ func Ahead[T any](s *View, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
 }
 
 func ahead[T any](s *state, seq iter.Seq[T], begin func(T)) iter.Seq[T] {
-	return kv.AheadOf(s.ahead, seq, func(_ kv.Prefetcher, x T) { begin(x) })
+	return kv.AheadOf(s.r, seq, func(_ kv.Prefetcher, x T) { begin(x) })
 }
 
 // BeginSubjects begins the read of Subjects, AppendSubjects, EachSubject and NewestTo.
 func (s *state) BeginSubjects(k kinds.Kind, actor dict.ID) {
 	if !s.IsHidden(actor) {
-		s.beginRecords(k, actor)
+		s.BeginRecords(k, actor)
 	}
 }
 
 // BeginRecords begins the read of Records and of Joined, whose first kind is k.
-func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) { s.beginRecords(k, actor) }
+func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) {
+	if p, ok := kv.Ahead(s.r); ok && actor != dict.None {
+		read.Begin(p, k, actor)
+	}
+}
 
 // BeginAccount begins the read of AccountAndQueue.
 func (s *state) BeginAccount(id dict.ID) {
-	if p, ok := s.ahead.(kv.Prefetcher); ok && id != dict.None && !s.IsHidden(id) {
+	if p, ok := kv.Ahead(s.r); ok && id != dict.None && !s.IsHidden(id) {
 		p.PrefetchGet(s.source.Layout.AccountKey(nil, id))
 	}
 }
 
 // BeginStrings begins the first read of Strings and of Authors.
 func (s *state) BeginStrings(ns dict.Namespace, ids ...dict.ID) {
-	if p, ok := s.ahead.(kv.Prefetcher); ok {
-		intern.BeginStrings(p, ns, ids)
-	}
-}
-
-// beginRecords begins the read of an actor's records.
-func (s *state) beginRecords(k kinds.Kind, actor dict.ID) {
-	if p, ok := s.ahead.(kv.Prefetcher); ok && actor != dict.None {
-		read.Begin(p, k, actor)
+	p, ok := kv.Ahead(s.r)
+	for i := 0; ok && i < len(ids); i++ {
+		p.PrefetchGet(dict.AppendGroupKey(nil, ns, ids[i]))
 	}
 }
 
 // BeginActors begins the read of Actors.
 func (s *state) BeginActors(k kinds.Kind, subject dict.ID) {
-	if p, ok := s.ahead.(kv.Prefetcher); ok && subject != dict.None {
+	if p, ok := kv.Ahead(s.r); ok && subject != dict.None {
 		read.BeginSet(p, s.source.Layout, k, subject)
 	}
 }
 
 // BeginEdge begins the first read of HasEdgeIn, and the second of a set that is known to have leaves.
 func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
-	p, ok := s.ahead.(kv.Prefetcher)
+	p, ok := kv.Ahead(s.r)
 	switch {
 	case !ok || actor == dict.None || subject == dict.None:
 	case w.All() && !k.IsSelf():
 		p.PrefetchGet(s.source.Layout.AppendMemberKey(nil, k, subject, actor))
 		if s.source.sets.hasLeaves(k, subject, false) {
-			read.BeginLeaf(p, s.source.Layout, k, actor, subject)
+			read.BeginLeaf(s.r, s.source.Layout, k, actor, subject)
 		}
 	default:
-		s.beginRecords(k, actor)
+		s.BeginRecords(k, actor)
 	}
 }

@@ -137,7 +137,7 @@ func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 		err := s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { has = author == actor; return nil })
 		return has, err
 	}
-	has, below, err := read.HasEdge(s.r, s.source.Layout, k, actor, subject)
+	_, has, below, err := read.Date(s.r, s.source.Layout, k, subject, actor)
 	if below {
 		s.source.sets.hasLeaves(k, subject, true)
 	}

@@ -173,7 +173,7 @@ func (s *edges) eachNaming(k kinds.Kind, subject dict.ID, near Window, within fu
 		if err != nil {
 			return err
 		}
-		for i := range ahead(s.state, slices.Values(others), func(i int) { s.beginRecords(k, actors[i]) }) {
+		for i := range ahead(s.state, slices.Values(others), func(i int) { s.BeginRecords(k, actors[i]) }) {
 			if err := naming(i); err != nil {
 				return err
 			}
@@ -273,7 +273,7 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 			return err
 		}
 	}
-	for run := range ahead(s.state, slices.Values(others), func(run [2]int) { s.beginRecords(k, actors[run[0]]) }) {
+	for run := range ahead(s.state, slices.Values(others), func(run [2]int) { s.BeginRecords(k, actors[run[0]]) }) {
 		var next []int // the run, by path
 		for i := run[0]; i < run[1]; i++ {
 			next = append(next, i)

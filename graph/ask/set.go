@@ -193,7 +193,7 @@ func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 	if t.whole != nil {
 		return sets.And(x, *t.whole), nil
 	}
-	below, err := t.set.AppendLeafMembers(t.s.r, t.s.source.Layout, nil, x.List(nil))
+	below, err := t.set.LeafMembers(t.s.r, t.s.source.Layout, x.List(nil))
 	if err != nil {
 		return sets.Set{}, err
 	}

@@ -2,7 +2,6 @@ package ask
 
 import (
 	"cmp"
-	"sync/atomic"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
@@ -28,7 +27,6 @@ type state struct {
 	r      kv.Reader
 	source *Source
 	hidden *roaring64.Bitmap
-	ahead  kv.Reader // r, without its charges
 }
 
 // A Source has what the views of a store share.
@@ -44,25 +42,22 @@ type Source struct {
 	// Unwritten returns the partitions that no living writer has.
 	Unwritten func() Unwritten
 
-	sets  *setCache
-	known *atomic.Pointer[knownRows]
+	sets *setCache
 }
 
 // NewSource returns a Source whose views share up to setBytes of decoded large sets; 0 means
 // 64 MiB.
 func NewSource(o Source, setBytes int64) *Source {
 	o.sets = &setCache{budget: int(cmp.Or(setBytes, 64<<20)), sets: map[string]*cachedSet{}, touched: map[string]int{}}
-	o.known = new(atomic.Pointer[knownRows])
-	o.known.Store(new(knownRows))
 	return &o
 }
 
-// View returns the state that r reads. hidden are its inactive accounts. charge may be nil. It is
+// View returns the state that r reads. hidden are its inactive accounts, and known what is known of all of it, but Unwritten. charge may be nil. It is
 // called with the cost of each read: the bytes of its values (of chunks format.ChunkCost), and readCost for each key. If it returns an
 // error, the read ends with that error.
-func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, charge func(cost int) error) *View {
-	v := &View{state: state{r: r, source: s, hidden: hidden, ahead: r}}
-	v.edges.state, v.accounts.state = &v.state, &v.state
+func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, known *Known, charge func(cost int) error) *View {
+	v := &View{state: state{r: r, source: s, hidden: hidden}}
+	v.edges.state, v.accounts = &v.state, accounts{&v.state, known}
 	if charge != nil {
 		v.r = &charged{r, charge}
 	}
@@ -79,6 +74,9 @@ type charged struct {
 
 	charge func(cost int) error
 }
+
+// Unwrap returns the Reader without charges (kv.Ahead): what is begun is paid for when it is read.
+func (r *charged) Unwrap() kv.Reader { return r.Reader }
 
 // Get implements kv.Reader.
 func (r *charged) Get(key []byte) (value []byte, ok bool, err error) {

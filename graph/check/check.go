@@ -206,7 +206,7 @@ func (v *checker) rest() error {
 			return err
 		}
 	}
-	if _, err := read.Hidden(v.r, v.Layout); err != nil {
+	if _, err := read.Hidden(v.r); err != nil {
 		return v.malformed(err)
 	}
 	return v.scan(format.KeyHiding, func(key, value []byte) error {

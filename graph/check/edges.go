@@ -137,7 +137,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 			return nil
 		}
 		for _, s := range subjects {
-			has, _, err := read.HasEdge(v.r, v.Layout, k, actor, dict.ID(s))
+			_, has, _, err := read.Date(v.r, v.Layout, k, dict.ID(s), actor)
 			if err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (v *checker) compareEdges(kind kinds.Kind) error {
 			return
 		}
 		var has bool
-		if has, _, failed = read.HasEdge(v.r, v.Layout, k, member, set); failed == nil && !has {
+		if _, has, _, failed = read.Date(v.r, v.Layout, k, set, member); failed == nil && !has {
 			v.broken("%d has the %s %d, but is not in the label's set", member, v.kinds.Info(k).Name, set)
 		}
 	}); err != nil || failed != nil {

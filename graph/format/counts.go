@@ -93,3 +93,8 @@ type AccountCounts struct {
 	Incomplete int64 `json:"incomplete"`
 	Missed     int64 `json:"missed"`
 }
+
+// OfAccounts returns them.
+func (c *Counts) OfAccounts() AccountCounts {
+	return AccountCounts{c.Accounts, c.Hidden, c.Partial, c.Incomplete, c.Missed}
+}

@@ -52,12 +52,7 @@ type HiddenVersions struct {
 }
 
 // Hidden returns the versions of the hidden set.
-func Hidden(r kv.Reader, l format.Layout) (at HiddenVersions, err error) {
-	if !l.Shared() {
-		at.Sum, err = Version(r, format.PartKey(format.KeyHidden, 0))
-		at.Parts[0] = at.Sum
-		return at, err
-	}
+func Hidden(r kv.Reader) (at HiddenVersions, err error) {
 	err = kv.ScanPrefix(r, format.KeyHidden, func(k, v []byte) error {
 		n, err := format.DecodeVersion(v)
 		at.Parts[k[len(k)-1]%dict.MaxPartitions] = n
@@ -87,15 +82,6 @@ func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each fu
 		return nil
 	})
 	return ok, err
-}
-
-// Version reads the version of a part of the hidden set, or 0 if the key is missing.
-func Version(r kv.Reader, key []byte) (uint64, error) {
-	v, ok, err := r.Get(key)
-	if err != nil || !ok {
-		return 0, err
-	}
-	return format.DecodeVersion(v)
 }
 
 // Cursors returns the cursor of each source: the lowest of its partitions.

@@ -30,10 +30,9 @@ func TestVersionsOfWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := format.Layout{Settings: settings}
 			look := func() (version read.HiddenVersions, state string) {
 				if err := store.View(t.Context(), func(r kv.Reader) (err error) {
-					if version, err = read.Hidden(r, l); err == nil {
+					if version, err = read.Hidden(r); err == nil {
 						state, err = read.WriteState(r)
 					}
 					return err

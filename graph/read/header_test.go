@@ -113,7 +113,7 @@ func TestFailingReads(t *testing.T) {
 			"NotImporting": func() error { return read.NotImporting(r) },
 			"FindAccount":  func() error { _, _, err := read.FindAccount(r, l, 1); return err },
 			"Counts":       func() error { _, err := read.Counts(r); return err },
-			"Hidden":       func() error { _, err := read.Hidden(r, l); return err },
+			"Hidden":       func() error { _, err := read.Hidden(r); return err },
 			"HiddenSince": func() error {
 				_, err := read.HiddenSince(r, l, &read.HiddenVersions{}, &read.HiddenVersions{Parts: [64]uint64{1}}, nil)
 				return err
@@ -122,7 +122,7 @@ func TestFailingReads(t *testing.T) {
 			"WriteState":  func() error { _, err := read.WriteState(r); return err },
 			"DeadLetters": func() error { _, err := read.DeadLetters(r); return err },
 			"Gaps":        func() error { _, err := read.Gaps(r); return err },
-			"HasEdge":     func() error { _, _, err := read.HasEdge(r, l, 1, 2, 3); return err },
+			"Date":        func() error { _, _, _, err := read.Date(r, l, 1, 2, 3); return err },
 			"Bitmap":      func() error { _, err := read.Bitmap(r, l, 1, 2); return err },
 			"Leaves":      func() error { _, err := (&read.Set{Key: format.AppendRowKey(nil, 1, 2)}).Leaves(r); return err },
 			"Records":     func() error { return read.Records(r, 1, 2, func(*format.Record) bool { return true }) },

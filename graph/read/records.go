@@ -166,13 +166,6 @@ func RecordsBetween(r kv.Reader, k kinds.Kind, from, to dict.ID, each func(actor
 	return err
 }
 
-// HasEdge looks an edge up in the reverse set. It reads one or two values, whatever the size
-// of the set, and reports whether it read the second one, of a leaf.
-func HasEdge(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) (found, below bool, err error) {
-	_, found, below, err = Date(r, l, k, subject, actor)
-	return found, below, err
-}
-
 // LiveRecords returns the records of a chunk, those of a leaf that its head does not override.
 func LiveRecords(r kv.Reader, key, v []byte) (records []format.Record, err error) {
 	_, _, _, isLeaf, err := format.ParseChunkKey(key)

@@ -2,7 +2,6 @@ package read
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -59,7 +58,7 @@ func OpenSet(r kv.Reader, l format.Layout, k kinds.Kind, subject dict.ID) (t Set
 // BeginSet begins the read of OpenSet.
 func BeginSet(p kv.Prefetcher, l format.Layout, k kinds.Kind, subject dict.ID) {
 	if lo, hi := l.RowsOf(nil, k, subject); hi != nil {
-		p.PrefetchScan(lo, hi)
+		p.PrefetchScan(lo, hi, 0)
 	} else {
 		p.PrefetchGet(lo)
 	}
@@ -154,13 +153,17 @@ func leafOf(l format.Layout, k kinds.Kind, subject, member dict.ID) (lo, hi []by
 	return lo, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(lo)))
 }
 
-// BeginLeaf begins the second read of HasEdge.
-func BeginLeaf(p kv.Prefetcher, l format.Layout, k kinds.Kind, actor, subject dict.ID) {
-	p.PrefetchScan(leafOf(l, k, subject, actor))
+// BeginLeaf begins the second read of Date.
+func BeginLeaf(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.ID) {
+	if p, ok := kv.Ahead(r); ok {
+		lo, hi := leafOf(l, k, subject, actor)
+		p.PrefetchScan(lo, hi, 1)
+	}
 }
 
 // LeafDate returns the date of a member in the leaves of a set; found is false if it is in none.
 func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
+	BeginLeaf(r, l, k, member, subject)
 	from, end := leafOf(l, k, subject, member)
 	err = r.Scan(from, end, false, func(key, v []byte) (bool, error) {
 		row, err := format.ParseRow(subject, v)
@@ -173,8 +176,8 @@ func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.I
 	return date, found, err
 }
 
-// Date returns the date of a member of a set; found is false if the set does not have it. below says that Date read a
-// leaf, too.
+// Date returns the date of a member of a set; found is false if the set does not have it. It reads one or two values, whatever the size of
+// the set; below says that it read the second one, of a leaf.
 func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found, below bool, err error) {
 	key := l.AppendMemberKey(nil, k, subject, member)
 	v, ok, err := r.Get(key)
@@ -202,36 +205,45 @@ func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (
 	return date, found, true, err
 }
 
-// AppendLeafMembers appends those of the ids that are in the leaves of the set, in no order. It reads only leaves that may have one.
-func (t *Set) AppendLeafMembers(r kv.Reader, l format.Layout, dst, ids []uint64) ([]uint64, error) {
+// LeafMembers returns those of the ids, which ascend, that are in the leaves of the set, in no order. It reads only leaves that may have one.
+func (t *Set) LeafMembers(r kv.Reader, l format.Layout, ids []uint64) (found []uint64, err error) {
 	k := kinds.Kind(t.Key[1])
 	subject, _ := dict.ReadID(t.Key[2:])
-	part := func(id uint64) uint8 { return l.Settings.PartitionOfID(dict.ID(id)) }
-	ids = slices.Clone(ids)
-	slices.SortFunc(ids, func(x, y uint64) int { return cmp.Or(cmp.Compare(part(x), part(y)), cmp.Compare(x, y)) })
+	var of [dict.MaxPartitions][]uint64
+	for _, id := range ids {
+		part := l.Settings.PartitionOfID(dict.ID(id))
+		of[part] = append(of[part], id)
+	}
 	var members []uint64
-	for len(ids) > 0 {
-		in, last := part(ids[0]), dict.ID(math.MaxUint64) // unless there is a leaf
-		members = members[:0]
-		from, end := leafOf(l, k, subject, dict.ID(ids[0]))
-		err := r.Scan(from, end, false, func(key, v []byte) (_ bool, err error) {
-			var row format.Row
-			if _, _, _, last, _, err = l.ParseSetKey(key); err == nil {
-				row, err = format.ParseRow(subject, v)
-			}
-			if err == nil {
-				members, err = row.AppendMembers(members)
-			}
-			return false, err
-		})
-		if err != nil {
-			return dst, fmt.Errorf("reading the leaves of set %x: %w", t.Key, err)
+	for runs := of[:]; len(runs) > 0; { // a leaf of each partition in turn: they are read together
+		runs = slices.DeleteFunc(runs, func(run []uint64) bool { return len(run) == 0 })
+		for _, run := range runs {
+			BeginLeaf(r, l, k, dict.ID(run[0]), subject)
 		}
-		for ; len(ids) > 0 && part(ids[0]) == in && ids[0] <= uint64(last); ids = ids[1:] {
-			if _, is := slices.BinarySearch(members, ids[0]); is {
-				dst = append(dst, ids[0])
+		for i, run := range runs {
+			last := dict.ID(math.MaxUint64) // unless there is a leaf
+			members = members[:0]
+			from, end := leafOf(l, k, subject, dict.ID(run[0]))
+			err := r.Scan(from, end, false, func(key, v []byte) (_ bool, err error) {
+				var row format.Row
+				if _, _, _, last, _, err = l.ParseSetKey(key); err == nil {
+					row, err = format.ParseRow(subject, v)
+				}
+				if err == nil {
+					members, err = row.AppendMembers(members)
+				}
+				return false, err
+			})
+			if err != nil {
+				return nil, fmt.Errorf("reading the leaves of set %x: %w", t.Key, err)
 			}
+			for ; len(run) > 0 && run[0] <= uint64(last); run = run[1:] {
+				if _, is := slices.BinarySearch(members, run[0]); is {
+					found = append(found, run[0])
+				}
+			}
+			runs[i] = run
 		}
 	}
-	return dst, nil
+	return found, nil
 }

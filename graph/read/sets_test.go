@@ -58,11 +58,11 @@ func TestMalformedSets(t *testing.T) {
 			if _, err := read.Dates(r, l, kind, 9, &wanted, func(uint64, uint32) error { return nil }); (err != nil) != (test.says != "") {
 				t.Errorf("%s: the dates: %v", name, err)
 			}
-			if _, _, err := read.HasEdge(r, l, kind, 1<<16, 9); (err != nil) != test.edge {
+			if _, _, _, err := read.Date(r, l, kind, 9, 1<<16); (err != nil) != test.edge {
 				t.Errorf("%s: an edge: %v", name, err)
 			}
 			set := read.Set{Key: format.AppendRowKey(nil, kind, 9)}
-			if _, err := set.AppendLeafMembers(r, l, nil, []uint64{1 << 16}); (err != nil) != test.leaf {
+			if _, err := set.LeafMembers(r, l, []uint64{1 << 16}); (err != nil) != test.leaf {
 				t.Errorf("%s: members of leaves: %v", name, err)
 			}
 		})

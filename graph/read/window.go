@@ -96,7 +96,7 @@ var firstRaw = format.Path{Raw: []byte{0}}
 func Begin(p kv.Prefetcher, k kinds.Kind, actor dict.ID) {
 	if k.IsLabel() {
 		lo := format.AppendLabelsKey(nil, k, actor)
-		p.PrefetchScan(lo, kv.PrefixEnd(lo))
+		p.PrefetchScan(lo, kv.PrefixEnd(lo), 0)
 		return
 	}
 	p.PrefetchGet(format.AppendRecordsKey(nil, k, actor))

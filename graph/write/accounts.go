@@ -232,6 +232,14 @@ func (a *accounts) committed() {
 	}
 }
 
+// SetCounts sets the counts of the lane with a first partition.
+func SetCounts(tx kv.Txn, first uint8, was, now format.Counts) error {
+	if was.OfAccounts() != now.OfAccounts() {
+		tx.Touch() // questions keep these
+	}
+	return SetJSON(tx, format.PartKey(format.KeyCounts, first), now)
+}
+
 // SetJSON sets a value as JSON.
 func SetJSON(tx kv.Txn, key []byte, v any) error {
 	text, err := json.Marshal(v)

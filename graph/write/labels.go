@@ -79,7 +79,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	if err := SetJSON(tx, format.LabelerKey(state.Name), state); err != nil {
 		return out, err
 	}
-	return out, SetJSON(tx, format.PartKey(format.KeyCounts, 0), out.Totals)
+	return out, SetCounts(tx, 0, before, out.Totals)
 }
 
 // readLabels reads what the store has of the changed labels.

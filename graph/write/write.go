@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -93,7 +92,10 @@ func (w *Writer) Attempt(tx kv.Txn, seg *Segment, before format.Counts) (out Res
 	out.Replays, out.Hidden, out.Erasing = w.events.replays, w.events.hidden, w.events.erasing
 	out.Sets, out.Added, out.Removed = w.edges.sets, &w.edges.addedOf, &w.edges.removedOf
 	w.writeCursors(tx, seg, &out)
-	return out, w.writeTotals(tx, seg.Parts.First(), &out)
+	if err := SetCounts(tx, seg.Parts.First(), before, out.Totals); err != nil {
+		return out, err
+	}
+	return out, w.writeHidden(tx, seg.Parts.First())
 }
 
 // decide reads what the segment's events need, and decides what changes.
@@ -173,20 +175,21 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	}
 }
 
-// writeTotals writes the counts, and the hidden set with its version.
-func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
-	if err := SetJSON(tx, format.PartKey(format.KeyCounts, first), out.Totals); err != nil {
-		return err
-	}
+// writeHidden writes the hidden set with its version.
+func (w *Writer) writeHidden(tx kv.Txn, first uint8) error {
 	if len(w.events.hidden) == 0 {
 		return nil
 	}
 	key := format.PartKey(format.KeyHidden, first)
-	version, err := read.Version(tx, key)
+	v, found, err := tx.Get(key)
+	version := w.skips
+	if err == nil && found {
+		version, err = format.DecodeVersion(v)
+		version += w.skips
+	}
 	if err != nil {
 		return err
 	}
-	version += w.skips
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(w.events.hidden)), format.HidingMax) {
 		version++
 		h := format.Hiding{Version: version}
@@ -202,6 +205,7 @@ func (w *Writer) writeTotals(tx kv.Txn, first uint8, out *Result) error {
 		}
 	}
 	tx.Set(key, binary.BigEndian.AppendUint64(nil, version))
+	tx.Touch()
 	for id, hide := range w.events.hidden {
 		member := []uint64{uint64(id)}
 		row := format.AppendRow(nil, 0, 0, member, nil, nil)

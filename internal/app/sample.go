@@ -24,8 +24,8 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	defer cancel()
 	now := page.Sample{Version: s.o.Version, Engine: s.KV.Engine(), State: s.status().State, Disk: s.KV.DiskBytes()}
 	var cursors []format.Cursor
-	err := s.Graph.View(ctx, func(v *ask.View) (err error) {
-		x, err := evidence.IndexOf(v)
+	err := s.Graph.View(ctx, func(v *ask.View) error {
+		x := evidence.IndexOf(v)
 		if missing := x.All(); missing != nil {
 			now.Reason = missing.Reason
 		}
@@ -33,7 +33,7 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 		var errs [2]error
 		now.Counts, errs[0] = v.Counts()
 		cursors, errs[1] = v.Cursors()
-		return errors.Join(err, errs[0], errs[1])
+		return errors.Join(errs[:]...)
 	})
 	if err != nil {
 		return now, err

@@ -9,8 +9,18 @@ type Prefetcher interface {
 	// PrefetchGet begins to read key, for later Gets and MultiGets of it.
 	PrefetchGet(key []byte)
 	// PrefetchScan begins to read the keys in [lo, hi), for one later Scan of the same range that is not
-	// in reverse. Only the beginning of a large range is read ahead.
-	PrefetchScan(lo, hi []byte)
+	// in reverse. Only the beginning of a large range is read ahead: as many keys as are most likely wanted, if
+	// likely is not 0.
+	PrefetchScan(lo, hi []byte, likely int)
+}
+
+// Ahead returns the Prefetcher that r is, or that is below it.
+func Ahead(r Reader) (p Prefetcher, ok bool) {
+	if over, is := r.(interface{ Unwrap() Reader }); is {
+		r = over.Unwrap()
+	}
+	p, ok = r.(Prefetcher)
+	return p, ok
 }
 
 // aheadOf is the number of elements of AheadOf whose reads are in flight. A read takes up to 80 KB, so those of one question up to 20 MB.
@@ -20,7 +30,7 @@ const aheadOf = 256
 // that the reads which begin starts are under way while earlier elements are used. If r is not a
 // Prefetcher, it only returns seq.
 func AheadOf[T any](r Reader, seq iter.Seq[T], begin func(p Prefetcher, x T)) iter.Seq[T] {
-	p, ok := r.(Prefetcher)
+	p, ok := Ahead(r)
 	if !ok {
 		return seq
 	}

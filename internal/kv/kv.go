@@ -100,6 +100,14 @@ type Reader interface {
 	Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (more bool, err error)) error
 }
 
+// A Stamped is a Reader of a store with a stamp.
+type Stamped interface {
+	Reader
+	// Stamp returns the stamp in this state, without a round trip, or 0 if it is not known. Between two states with
+	// the same stamp, no Txn was committed that called Touch.
+	Stamp() uint64
+}
+
 // A Forker is a Reader that can be read by several goroutines, each with a Reader of its own.
 type Forker interface {
 	Reader
@@ -129,6 +137,8 @@ type Txn interface {
 	DeleteRange(lo, hi []byte)
 	// Merge folds operand into the value of key with the store's Merger.
 	Merge(key, operand []byte)
+	// Touch changes the store's stamp (Stamped).
+	Touch()
 }
 
 // A Store is one open store. All methods may be called from any goroutine.

@@ -50,17 +50,11 @@ func (m *Metrics) Committed(took time.Duration) {
 	}
 }
 
-// Versioned counts a query that got its read version, and how long it waited for it.
-func (m *Metrics) Versioned(took time.Duration) {
+// Viewed counts a query: how long it waited for its read version, and its round trips.
+func (m *Metrics) Viewed(waited time.Duration, trips int) {
 	if m != nil {
-		m.version.Observe(took.Seconds())
-	}
-}
-
-// Tripped counts the round trips of a query.
-func (m *Metrics) Tripped(n int) {
-	if m != nil {
-		m.trips.Add(float64(n))
+		m.version.Observe(waited.Seconds())
+		m.trips.Add(float64(trips))
 	}
 }
 

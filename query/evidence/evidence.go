@@ -4,7 +4,6 @@
 package evidence
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -47,12 +46,8 @@ type Index struct {
 }
 
 // IndexOf returns what is known of the index as a whole.
-func IndexOf(sn *ask.View) (Index, error) {
-	x := Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }}
-	var err [2]error
-	x.Known, err[0] = sn.Known()
-	x.Lacking, err[1] = sn.Lacking()
-	return x, errors.Join(err[:]...)
+func IndexOf(sn *ask.View) Index {
+	return Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }, Known: sn.Known(), Lacking: sn.Lacking()}
 }
 
 // since reports whether a window begins at a time or later.

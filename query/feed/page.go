@@ -275,10 +275,8 @@ func (p *page) judge(posts []candidate) error {
 		return nil
 	}
 	lives, authors, tids := make([]bool, len(ids)), make([]dict.ID, len(ids)), make([]uint64, len(ids))
-	x, err := evidence.IndexOf(p.sn)
-	if err == nil {
-		err = p.sn.Live(p.dead, ids, func(i int, author, _ dict.ID) error { lives[i] = !p.sn.IsHidden(author); return nil })
-	}
+	x := evidence.IndexOf(p.sn)
+	err := p.sn.Live(p.dead, ids, func(i int, author, _ dict.ID) error { lives[i] = !p.sn.IsHidden(author); return nil })
 	if err == nil {
 		err = p.sn.Authors(ids, func(i int, author dict.ID, tid uint64) error {
 			if authors[i], tids[i] = author, tid; !lives[i] {

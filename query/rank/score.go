@@ -31,11 +31,7 @@ type Standing struct {
 // measure looks up the totals of the results, and orders them by score. In a window, the results with the highest
 // counts come first: those that are not counted before the budget is spent are left out.
 func (st *Standing) measure(r Ranking) error {
-	window := r.Expr.Root.Window
-	known, err := st.v.View.Known()
-	if err != nil {
-		return err
-	}
+	window, known := r.Expr.Root.Window, st.v.View.Known()
 	st.Accounts = uint64(max(known.Counts.Accounts-known.Counts.Hidden, 1))
 	st.results = st.tally.Top(r.Min, algebra.MaxScored)
 	if window.All() {
@@ -53,6 +49,7 @@ func (st *Standing) measure(r Ranking) error {
 		e.Total = max(total, uint64(e.Count)) // a total may be one, too
 		return st.v.Ended.Err()
 	}
+	var err error
 	if window.All() {
 		err = algebra.Totals(st.v.View, r.Via, ids, total)
 	} else {

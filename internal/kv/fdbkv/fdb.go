@@ -305,14 +305,14 @@ func (s *Store) view(ctx, caller context.Context, crossings int, fn func(kv.Read
 		}
 		return 0, s.explain(err)
 	}
-	s.o.Metrics.Versioned(time.Since(r.begun))
+	waited := time.Since(r.begun)
 	s.cluster.success()
 	err = fn(r)
 	if len(r.ahead) > 0 {
 		tr.Cancel() // reads that were begun early and are not needed
 	}
 	if crossings == 0 {
-		s.o.Metrics.Tripped(1 + r.trips.Count())
+		s.o.Metrics.Viewed(waited, 1+r.trips.Count())
 	}
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return r.crossed, context.Cause(ctx)

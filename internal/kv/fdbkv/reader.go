@@ -45,6 +45,7 @@ type prefetched struct {
 	spent bool
 	value fdb.FutureByteSlice
 	rows  fdb.RangeResult
+	most  int // rows; 0: all
 }
 
 // maxAhead limits the reads that were begun early and not used yet. maxScansAhead limits those of
@@ -60,43 +61,50 @@ func aheadKey(lo, hi []byte) string {
 	return string(binary.BigEndian.AppendUint32([]byte{0xff, 0xff}, uint32(len(lo)))) + string(lo) + string(hi)
 }
 
-// mayBegin reports whether another read may be begun early. If there are too many, it forgets those of
-// keys that were used.
-func (r *reader) mayBegin(key string) bool {
-	if _, under := r.ahead[key]; under {
-		return false
+// begin begins a read early, unless it was begun, or too many were. If there are too many, it forgets those of keys that were used.
+func (r *reader) begin(key string, read func() prefetched) {
+	if r.ahead == nil {
+		r.ahead = map[string]prefetched{}
 	}
 	if len(r.ahead) >= maxAhead && r.spent > 0 {
 		maps.DeleteFunc(r.ahead, func(_ string, p prefetched) bool { return p.spent })
 		r.spent = 0
 	}
-	return len(r.ahead) < maxAhead
+	if _, under := r.ahead[key]; !under && len(r.ahead) < maxAhead {
+		p := read()
+		p.begun = r.trips.Begin()
+		r.ahead[key] = p
+	}
 }
 
-// begin adds a read that was begun early.
-func (r *reader) begin(key string, p prefetched) {
-	if r.ahead == nil {
-		r.ahead = map[string]prefetched{}
+// stampKey has the version of the last commit that changed it, as a versionstamp. The cluster sends it with every read version, so that
+// clients know without a round trip whether what they keep is still right (FoundationDB's "metadata version": its design document, and the
+// state cache of the Record Layer). All users of a cluster share it: that others change it does no harm but that this store is read again.
+var stampKey = fdb.Key("\xff/metadataVersion")
+
+// Stamp implements kv.Stamped.
+func (r *reader) Stamp() uint64 {
+	v, err := r.from.Get(stampKey).Get()
+	if err != nil || r.mayCross > 0 || len(v) < 8 { // with crossings, the state may change
+		return 0
 	}
-	p.begun = r.trips.Begin()
-	r.ahead[key] = p
+	return binary.BigEndian.Uint64(v) // the version of the commit; what follows tells commits of one version apart
 }
 
 // PrefetchGet implements kv.Prefetcher.
 func (r *reader) PrefetchGet(key []byte) {
-	if at := aheadKey(key, nil); r.mayBegin(at) {
-		r.begin(at, prefetched{value: r.from.Get(r.s.key(key))})
-	}
+	r.begin(aheadKey(key, nil), func() prefetched { return prefetched{value: r.from.Get(r.s.key(key))} })
 }
 
 // PrefetchScan implements kv.Prefetcher.
-func (r *reader) PrefetchScan(lo, hi []byte) {
-	at := aheadKey(lo, hi)
-	if hi == nil || bytes.Compare(lo, hi) >= 0 || r.scans >= maxScansAhead || !r.mayBegin(at) {
+func (r *reader) PrefetchScan(lo, hi []byte, likely int) {
+	if hi == nil || bytes.Compare(lo, hi) >= 0 || r.scans >= maxScansAhead {
 		return
 	}
-	r.scans++
-	r.begin(at, prefetched{rows: r.from.GetRange(r.s.keyRange(lo, hi), fdb.RangeOptions{Mode: fdb.StreamingModeWantAll})})
+	r.begin(aheadKey(lo, hi), func() prefetched {
+		r.scans++
+		return prefetched{rows: r.from.GetRange(r.s.keyRange(lo, hi), fdb.RangeOptions{Mode: fdb.StreamingModeWantAll, Limit: likely}), most: likely}
+	})
 }
 
 // take returns a read that was begun early: of a key any number of times, of a range once.
@@ -193,16 +201,14 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 			return nil
 		}
 		// WantAll: the default mode begins with answers of 4 KB, and takes a round trip for each.
-		rows := early.rows
 		if !begun {
-			early.begun = r.trips.Begin()
-			rows = r.from.GetRange(rng, fdb.RangeOptions{Mode: fdb.StreamingModeWantAll, Reverse: reverse})
+			early = prefetched{begun: r.trips.Begin(), rows: r.from.GetRange(rng, fdb.RangeOptions{Mode: fdb.StreamingModeWantAll, Reverse: reverse})}
 		}
 		begun = false // another attempt reads the rest
 		r.trips.Await(early.begun)
-		it := rows.Iterator()
+		it, n := early.rows.Iterator(), 0
 		err := func() error {
-			for n := 0; it.Advance(); n++ {
+			for ; it.Advance(); n++ {
 				if err := r.ctx.Err(); err != nil {
 					return callerDone{err}
 				}
@@ -233,6 +239,8 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		}()
 		var done callerDone
 		switch {
+		case err == nil && n > 0 && n == early.most: // there may be more
+			continue
 		case err == nil:
 			return r.answered()
 		case errors.As(err, &done):

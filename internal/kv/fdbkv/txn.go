@@ -50,13 +50,14 @@ type txn struct {
 	// seed decides which merges are folded. All attempts have the same seed: else a
 	// conflicting fold into a busy key would be retried as an append, and the key
 	// would never be folded.
-	seed   maphash.Seed
-	failed error // of Conflict, which cannot return it
+	seed    maphash.Seed
+	failed  error // of Conflict, which cannot return it
+	touched bool
 }
 
 func (t *txn) begin(tr fdb.Transaction) {
 	t.reader = reader{s: t.s, tr: tr, from: tr, ctx: context.Background()}
-	t.ops, t.ranges, t.arena, t.failed = t.ops[:0], t.ranges[:0], t.arena[:0], nil
+	t.ops, t.ranges, t.arena, t.failed, t.touched = t.ops[:0], t.ranges[:0], t.arena[:0], nil, false
 	if t.at == nil {
 		t.at = map[string]int{}
 	}
@@ -74,6 +75,9 @@ func (t *txn) Conflict(key []byte) {
 		t.failed = err
 	}
 }
+
+// Touch implements kv.Txn.
+func (t *txn) Touch() { t.touched = true }
 
 // keep copies the caller's bytes into the arena. If the arena grows, earlier copies
 // stay valid in the old array.
@@ -213,6 +217,9 @@ func (t *txn) finish() error {
 				t.set(o.key, folded)
 			}
 		}
+	}
+	if t.touched {
+		t.tr.SetVersionstampedValue(stampKey, make([]byte, 14)) // FoundationDB takes no other value for this key
 	}
 	size, err := t.tr.GetApproximateSize().Get()
 	if err == nil && size > maxTxnBytes {

@@ -36,6 +36,7 @@ type Store struct {
 	said     say.Limiter
 	writer   chan struct{} // holds one token, which an Update takes
 	txn      txn           // the one transaction, reused; guarded by writer
+	stamp    atomic.Uint64 // odd during a commit that changes it
 	gate     *gate
 	stalls   stalls // for metrics
 }
@@ -159,8 +160,12 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
+	stamp := s.stamp.Load()
 	snap := s.db.NewSnapshot()
 	r := &reader{db: snap, ctx: ctx}
+	if stamp%2 == 0 && s.stamp.Load() == stamp { // else a commit has changed it while the snapshot was taken
+		r.stamp = stamp + 1
+	}
 	err := fn(r)
 	if done := errors.Join(r.close(), snap.Close()); done != nil {
 		return errors.Join(err, done)
@@ -195,6 +200,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	}
 	t := &s.txn
 	t.writes.reset()
+	t.touched = 0
 	err := fn(t)
 	if done := t.reader.close(); done != nil {
 		err = errors.Join(err, done)
@@ -211,7 +217,10 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	}
 	t.size = batch.Len()
 	// With storeFS, pebble.Sync means handed to the operating system.
-	if err := batch.Commit(pebble.Sync); err != nil {
+	s.stamp.Add(t.touched)
+	err = batch.Commit(pebble.Sync)
+	s.stamp.Add(t.touched)
+	if err != nil {
 		return errors.Join(fmt.Errorf("pebblekv: committing: %w", err), batch.Close())
 	}
 	return batch.Close()

@@ -30,8 +30,12 @@ type reader struct {
 	inUse bool             // iter is in a Scan that has not returned
 	multi multiGet
 
-	ctx interface{ Err() error } // of a View: its end ends the reads
+	ctx   interface{ Err() error } // of a View: its end ends the reads
+	stamp uint64                   // of a View
 }
+
+// Stamp implements kv.Stamped.
+func (r *reader) Stamp() uint64 { return r.stamp }
 
 func (r *reader) close() error {
 	if r.iter == nil {
@@ -275,8 +279,9 @@ func (r *reader) scan(it *pebble.Iterator, reverse bool, each func(key, value []
 // the transaction holds the writer's token.
 type txn struct {
 	reader
-	writes writes
-	size   int // bytes of the last batch, an estimate for the next
+	writes  writes
+	size    int    // bytes of the last batch, an estimate for the next
+	touched uint64 // 1: Touch was called
 }
 
 // Snapshot implements kv.Txn. There are no conflicts, so it returns the same reader.
@@ -314,3 +319,6 @@ var lastKey = bytes.Repeat([]byte{0xff}, 1024)
 
 // Merge implements kv.Txn.
 func (t *txn) Merge(key, operand []byte) { t.writes.add(writeMerge, key, operand) }
+
+// Touch implements kv.Txn.
+func (t *txn) Touch() { t.touched = 1 }

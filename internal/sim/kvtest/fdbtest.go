@@ -4,6 +4,7 @@ package kvtest
 // fdbcli must be in the PATH or where FoundationDB's packages put them; without them, tests are skipped.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,19 +72,15 @@ type server struct {
 // caller must call Remove. knobs are more arguments of the server, such as "--knob_name=1".
 func Start(t testing.TB, knobs ...string) *Cluster {
 	t.Helper()
-	return begin(t, &Cluster{knobs: knobs, servers: make([]server, 1)}, "single")
+	return StartServers(t, 1, "single", knobs...)
 }
 
 // StartServers starts a cluster of n servers, each of them a coordinator and as if on a machine of its own.
 // redundancy is FoundationDB's: "double" keeps two copies of the data, so that one of three servers can be
 // lost.
-func StartServers(t testing.TB, n int, redundancy string) *Cluster {
+func StartServers(t testing.TB, n int, redundancy string, knobs ...string) *Cluster {
 	t.Helper()
-	return begin(t, &Cluster{servers: make([]server, n)}, redundancy)
-}
-
-func begin(t testing.TB, c *Cluster, redundancy string) *Cluster {
-	t.Helper()
+	c := &Cluster{knobs: knobs, servers: make([]server, n)}
 	var err error
 	if c.server, err = find("fdbserver"); err == nil {
 		c.cli, err = find("fdbcli")
@@ -135,10 +132,7 @@ func (c *Cluster) create(redundancy string) error {
 	if err := c.Up(); err != nil {
 		return err
 	}
-	engine := os.Getenv("SKEIN_TEST_FDB_ENGINE") // to compare FoundationDB's storage engines
-	if engine == "" {
-		engine = "ssd-2"
-	}
+	engine := cmp.Or(os.Getenv("SKEIN_TEST_FDB_ENGINE"), "ssd-2") // to compare FoundationDB's storage engines
 	return c.run("configure new " + redundancy + " " + engine)
 }
 
@@ -162,13 +156,11 @@ func (c *Cluster) prepare() (err error) {
 }
 
 // Up starts the servers.
-func (c *Cluster) Up() error {
+func (c *Cluster) Up() (err error) {
 	for i := range c.servers {
-		if err := c.UpServer(i); err != nil {
-			return err
-		}
+		err = errors.Join(err, c.UpServer(i))
 	}
-	return nil
+	return err
 }
 
 // UpServer starts one server.
@@ -243,35 +235,34 @@ func (c *Cluster) Processes() (pids []int) {
 
 // Whole waits until all servers have joined, and the cluster has all copies of the data again.
 func (c *Cluster) Whole() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	for {
-		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", "status json").Output()
+	return c.await("status json", func(out []byte) error {
 		var status struct {
 			Cluster struct {
 				Data      struct{ State struct{ Healthy bool } }
 				Processes map[string]any
 			}
 		}
-		if err == nil {
-			err = json.Unmarshal(out, &status)
+		err := json.Unmarshal(out, &status)
+		if all := len(status.Cluster.Processes) == len(c.servers); err == nil && !(all && status.Cluster.Data.State.Healthy) {
+			err = errors.New("the cluster is not whole")
 		}
-		if err == nil && status.Cluster.Data.State.Healthy && len(status.Cluster.Processes) == len(c.servers) {
-			return nil
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("the cluster is not whole: %w: %s", errors.Join(err, ctx.Err()), out)
-		}
-	}
+		return err
+	})
 }
 
 func (c *Cluster) run(command string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	return c.await(command, func([]byte) error { return nil })
+}
+
+// await runs a command until it succeeds, and what it prints is good.
+func (c *Cluster) await(command string, good func(out []byte) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for {
-		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", command).CombinedOutput()
+		out, err := exec.CommandContext(ctx, c.cli, "-C", c.File, "--timeout", "20", "--exec", command).Output()
+		if err == nil {
+			err = good(out)
+		}
 		if err == nil {
 			return nil
 		}

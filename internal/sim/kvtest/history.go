@@ -240,7 +240,8 @@ func (w State) read(t *testing.T, r kv.Reader, draw *History, levels int) {
 	if p, ok := r.(kv.Prefetcher); ok {
 		for range draw.rng.IntN(3) {
 			p.PrefetchGet(draw.key())
-			p.PrefetchScan(draw.bounds())
+			lo, hi := draw.bounds()
+			p.PrefetchScan(lo, hi, draw.rng.IntN(4))
 		}
 	}
 	left := 3

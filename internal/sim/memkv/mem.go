@@ -68,6 +68,7 @@ type Store struct {
 	mu      sync.Mutex // guards the fields below
 	tree    *btree.BTreeG[item]
 	version uint64
+	stamp   uint64   // the last version that was made by a Txn with Touch
 	history []commit // ascending by version; old ones are dropped
 	rng     *rand.Rand
 	commits int
@@ -113,13 +114,13 @@ func (s *Store) Counts() Counts {
 	return s.counts
 }
 
-func (s *Store) snapshot() (*btree.BTreeG[item], uint64, error) {
+func (s *Store) snapshot() (r reader, version uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, 0, kv.ErrClosed
+		return r, 0, kv.ErrClosed
 	}
-	return s.tree.Copy(), s.version, nil
+	return reader{tree: s.tree.Copy(), stamp: s.stamp}, s.version, nil
 }
 
 // View implements kv.Store.
@@ -127,12 +128,12 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	tree, _, err := s.snapshot()
+	r, _, err := s.snapshot()
 	if err != nil {
 		return err
 	}
-	r := &reader{tree: tree, ctx: ctx, ahead: map[string]int{}, used: map[string]bool{}}
-	err = fn(r)
+	r.ctx, r.ahead, r.used = ctx, map[string]int{}, map[string]bool{}
+	err = fn(&r)
 	if s.o.Trips != nil {
 		unused := 0
 		for read := range r.ahead {
@@ -158,11 +159,12 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		tree, version, err := s.snapshot()
+		r, version, err := s.snapshot()
 		if err != nil {
 			return err
 		}
-		t := &txn{reader: reader{tree: tree, ctx: context.Background()}, limits: s.o.Limits}
+		r.ctx = context.Background()
+		t := &txn{reader: r, limits: s.o.Limits}
 		t.reader.conflicts = &t.reads
 		start := time.Now()
 		if err := fn(t); err != nil {
@@ -278,7 +280,9 @@ func (s *Store) apply(t *txn) error {
 		}
 	}
 	s.tree = tree
-	s.version++
+	if s.version++; t.touched {
+		s.stamp = s.version
+	}
 	s.history = append(s.history, c)
 	if len(s.history) > 2*historyLen {
 		s.history = slices.Clone(s.history[historyLen:])
@@ -297,11 +301,11 @@ func (s *Store) Merger() kv.Merger { return s.o.Merger }
 
 // RangeBytes implements kv.Store. It counts the bytes of keys and values.
 func (s *Store) RangeBytes(lo, hi []byte) (n uint64, err error) {
-	tree, _, err := s.snapshot()
+	r, _, err := s.snapshot()
 	if err != nil {
 		return 0, err
 	}
-	tree.Ascend(item{key: lo}, func(it item) bool {
+	r.tree.Ascend(item{key: lo}, func(it item) bool {
 		if hi != nil && bytes.Compare(it.key, hi) >= 0 {
 			return false
 		}

@@ -17,6 +17,7 @@ import (
 // call before it returned.
 type reader struct {
 	tree      *btree.BTreeG[item]
+	stamp     uint64
 	conflicts *[]keyRange
 	ctx       interface{ Err() error } // of a View: its end ends the reads
 	returned  []byte                   // what the last Get returned
@@ -27,11 +28,14 @@ type reader struct {
 	used  map[string]bool // those of ahead that were used: a key may be read again, a range is read once
 }
 
+// Stamp implements kv.Stamped.
+func (r *reader) Stamp() uint64 { return r.stamp + 1 }
+
 // PrefetchGet implements kv.Prefetcher. It only matters for the count of round trips.
 func (r *reader) PrefetchGet(key []byte) { r.begin("key " + string(key)) }
 
 // PrefetchScan implements kv.Prefetcher. It only matters for the count of round trips.
-func (r *reader) PrefetchScan(lo, hi []byte) { r.begin(fmt.Sprintf("range %x %x", lo, hi)) }
+func (r *reader) PrefetchScan(lo, hi []byte, _ int) { r.begin(fmt.Sprintf("range %x %x", lo, hi)) }
 
 func (r *reader) begin(read string) {
 	if _, under := r.ahead[read]; !under && r.ahead != nil {
@@ -195,11 +199,12 @@ type op struct {
 // txn implements kv.Txn.
 type txn struct {
 	reader
-	reads  []keyRange
-	ops    []op
-	size   int
-	limits Limits
-	err    error
+	reads   []keyRange
+	ops     []op
+	size    int
+	limits  Limits
+	touched bool
+	err     error
 }
 
 // Snapshot implements kv.Txn.
@@ -241,3 +246,6 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 
 // Merge implements kv.Txn.
 func (t *txn) Merge(key, operand []byte) { t.addAlone(opMerge, key, operand) }
+
+// Touch implements kv.Txn.
+func (t *txn) Touch() { t.touched = true }
