@@ -28,7 +28,7 @@ func TestStampDuringCommit(t *testing.T) {
 	touching.Store(false)
 	s.stamp.Add(1)
 	must(t, s.View(t.Context(), func(r kv.Reader) error {
-		if stamp := r.(kv.Stamped).Stamp(); stamp != 0 || even.Load() > 0 || odd.Load() == 0 { //nolint:forcetypeassert // it is one
+		if stamp := r.(kv.Stamped).Stamp(); stamp != 0 || even.Load() > 0 || odd.Load() == 0 { //nolint:errcheck // it is one
 			t.Errorf("stamp %d; the log was written to %d times with an even one, %d times with an odd one", stamp, even.Load(), odd.Load())
 		}
 		return nil

@@ -243,7 +243,7 @@ func (c *Cluster) Whole() error {
 			}
 		}
 		err := json.Unmarshal(out, &status)
-		if all := len(status.Cluster.Processes) == len(c.servers); err == nil && !(all && status.Cluster.Data.State.Healthy) {
+		if all := len(status.Cluster.Processes) == len(c.servers); err == nil && (!all || !status.Cluster.Data.State.Healthy) {
 			err = errors.New("the cluster is not whole")
 		}
 		return err

@@ -48,7 +48,7 @@ func testViewIsOneState(t *testing.T, s kv.Store) {
 	}
 	for stamps := map[uint64]string{}; len(stamps) < 10 && written.Load() < 5000; {
 		view(t, s, func(r kv.Reader) {
-			value, of := get(t, r, "k00"), r.(kv.Stamped) //nolint:forcetypeassert // all engines have it
+			value, of := get(t, r, "k00"), r.(kv.Stamped) //nolint:errcheck // all engines have it
 			stamp := of.Stamp()
 			if was, again := stamps[stamp]; again && was != value && stamp != 0 {
 				t.Fatalf("values %s and %s have the stamp %d", was, value, stamp)
