@@ -45,6 +45,7 @@ type network struct {
 	from time.Time // when the index begins to listen, or a bit later
 
 	accounts, posts, lists, times []string
+	own                           []string // more posts, which have the same ids in all versions
 	how                           map[string]int
 	hidden                        map[string]bool        // as the stream last told
 	old, heard                    map[string][]oracle.Op // records from before the stream, and those that it brought
@@ -89,6 +90,13 @@ func newNetwork(t *testing.T, seed uint64) *network {
 	}
 	n.records()
 	n.evidence()
+	for _, did := range n.accounts {
+		for _, o := range slices.Concat(n.old[did], n.heard[did]) {
+			if uri := "at://" + did + "/app.bsky.feed.post/" + o.Rkey; o.Kind == aPost && !slices.Contains(n.posts, uri) {
+				n.own = append(n.own, uri)
+			}
+		}
+	}
 	return n
 }
 
@@ -233,7 +241,7 @@ func (n *network) world() *world {
 	n.t.Helper()
 	w := newWorldOn(n.t, nil, memory(write.Limits{Row: 6, Chunk: 4}), graph.Options{Kinds: usualPosts(n.t), Intern: intern.Options{Shards: &dict.ShardRange{First: 1, Last: 1}}})
 	var all []batch.Label
-	for i, s := range slices.Concat(n.accounts, n.posts, n.lists) {
+	for i, s := range slices.Concat(n.accounts, n.posts, n.lists, n.own) {
 		l := batch.Label{Labeler: oracle.Labelers[0], Value: "spam", Subject: s}
 		if l.Time = n.from.UnixMicro() + int64(i); i%4 > 0 {
 			l.Value = "two words"

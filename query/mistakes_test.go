@@ -116,7 +116,7 @@ func TestMistakes(t *testing.T) {
 			"of=follows(" + d + ")&via=likes&since=":                "since",
 		},
 		"subscribe": {
-			"set=lists(" + d + ")":                     "cannot be watched",
+			"set=authors(likes(" + d + "))":            "cannot be watched",
 			"set=union(listed(" + list + ",since=1d))": "since or until",
 			follows + "&curser=x":                      "did you mean cursor?",
 		},

@@ -442,6 +442,9 @@ func (t *Tally) take(ended Ended, results iter.Seq[Result], weight float64) erro
 			}
 			at = len(b.results)
 			t.index[uint16(r.ID)] = uint16(at)
+			if at == cap(b.results) { // append would grow it by a quarter
+				b.results, b.sums = slices.Grow(b.results, max(64, at)), slices.Grow(b.sums, max(64, at))
+			}
 			b.results, b.sums = append(b.results, tallied{low: uint16(r.ID)}), append(b.sums, sum{})
 		}
 		b.results[at].count += min(r.Count, math.MaxUint32-b.results[at].count)
