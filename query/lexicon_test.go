@@ -106,8 +106,6 @@ func TestLexicons(t *testing.T) {
 		add("blue.microcosm.links.getBacklinks", of+"follow:subject&limit=1")
 		add("blue.microcosm.links.getBacklinkDids", of+"follow:subject&limit=1")
 		add("blue.microcosm.links.getBacklinksCount", of+"follow:subject")
-		add("blue.microcosm.links.getManyToMany", of+"listitem:subject&pathToOther=list&limit=1")
-		add("blue.microcosm.links.getManyToManyCounts", of+"listitem:subject&pathToOther=list&limit=1")
 	}
 	files := readLexicons(t)
 	defs := map[string]xrpc.Def{}

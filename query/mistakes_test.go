@@ -149,7 +149,6 @@ func TestMistakes(t *testing.T) {
 	for _, call := range []string{
 		"/links?reverse=true&limit=3&did=" + d + "&" + older,
 		"/links/count?cursor=&" + older,
-		"blue.microcosm.links.getManyToMany?pathToOther=list&source=app.bsky.graph.listitem:subject&linkDid=" + d + "&otherSubject=" + post + "&limit=4&subject=" + d,
 		"rank?via=likes&since=1h&until=1m&subjectsSince=1d&by=lift&min=1&limit=1&of=follows(" + d + ")&except=likes(" + d + ")",
 		"query?set=union(" + strings.Repeat("follows("+plc+"),", 63) + "follows(" + plc + "))",
 		"query?set=" + strings.Repeat("union(", 31) + "follows(" + plc + ")" + strings.Repeat(")", 31),

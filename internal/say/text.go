@@ -38,7 +38,7 @@ func Line(s string) string {
 
 // Short returns the beginning of a stranger's text, as UTF-8.
 func Short[S ~string | ~[]byte](s S) string {
-	const most = 512
+	const most = 300
 	text := strings.ToValidUTF8(string(s), "?")
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"

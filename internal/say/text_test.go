@@ -84,9 +84,9 @@ func TestShort(t *testing.T) {
 		"":                       "",
 		"no such repo":           "no such repo",
 		"a\xffb":                 "a?b",
-		strings.Repeat("x", 512): strings.Repeat("x", 512),
-		strings.Repeat("x", 513): strings.Repeat("x", 512) + "…",
-		"x" + strings.Repeat("é", 256) + "after": "x" + strings.Repeat("é", 255) + "…",
+		strings.Repeat("x", 300): strings.Repeat("x", 300),
+		strings.Repeat("x", 301): strings.Repeat("x", 300) + "…",
+		"x" + strings.Repeat("é", 150) + "after": "x" + strings.Repeat("é", 149) + "…",
 	} {
 		if got := say.Short(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

@@ -2,6 +2,7 @@ package constellation
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,6 @@ func Methods() []xrpc.Method {
 		{NSID: "blue.microcosm.links.getBacklinks", Serve: records(byNewer, "records")},
 		{NSID: "blue.microcosm.links.getBacklinksCount", Serve: count(byNewer, false)},
 		{NSID: "blue.microcosm.links.getBacklinkDids", Serve: dids(byNewer)},
-		{NSID: "blue.microcosm.links.getManyToManyCounts", Serve: getManyToManyCounts},
-		{NSID: "blue.microcosm.links.getManyToMany", Serve: getManyToMany},
 		{NSID: "/links", Serve: records(byOlder, "linking_records"), Takes: []string{"target", "collection", "path", "cursor", "did", "from_dids", "limit", "reverse"}, Many: []string{"did"}},
 		{NSID: "/links/count", Serve: count(byOlder, false), Takes: []string{"target", "collection", "path", "cursor"}},
 		{NSID: "/links/distinct-dids", Serve: dids(byOlder), Takes: []string{"target", "collection", "path", "cursor", "limit"}},
@@ -151,11 +150,21 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 		if err != nil {
 			return err
 		}
-		names, err := stringsOf(sn, dict.DID, page, func(r algebra.MemberRecord) dict.ID { return r.ID })
-		for _, r := range page {
-			p.records = append(p.records, recordID{names[r.ID], b.of.Info(&b.of.Root).Collection, string(r.Path.AppendRkey(nil))})
+		ids := make([]uint64, len(page))
+		for i, r := range page {
+			ids[i] = uint64(r.ID)
 		}
-		return err
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		names, err := v.Names(dict.DID, ids)
+		if err != nil {
+			return err
+		}
+		for _, r := range page {
+			at, _ := slices.BinarySearch(ids, uint64(r.ID))
+			p.records = append(p.records, recordID{names[at], b.of.Info(&b.of.Root).Collection, string(r.Path.AppendRkey(nil))})
+		}
+		return nil
 	})
 	return p, err
 }

@@ -71,14 +71,12 @@ type page struct {
 	Records  []recordID
 	Linking  []recordID `json:"linking_records"`
 	DIDs     []string   `json:"linking_dids"`
-	Items    []linkToOther
-	Counts   []countOfOther `json:"counts_by_other_subject"`
 	Cursor   *string
 	returned int
 }
 
 func (p *page) size() int {
-	return len(p.Records) + len(p.Linking) + len(p.DIDs) + len(p.Items) + len(p.Counts)
+	return len(p.Records) + len(p.Linking) + len(p.DIDs)
 }
 
 // pages asks for all pages, and calls between after each.
@@ -96,7 +94,6 @@ func (s *served) pages(method string, p url.Values, limit int, between func()) (
 		}
 		all.Total, all.returned = one.Total, all.returned+one.size()
 		all.Records, all.Linking, all.DIDs = append(all.Records, one.Records...), append(all.Linking, one.Linking...), append(all.DIDs, one.DIDs...)
-		all.Items, all.Counts = append(all.Items, one.Items...), append(all.Counts, one.Counts...)
 		if one.Cursor == nil {
 			return all
 		}
@@ -237,86 +234,14 @@ func TestCountsOfAllFields(t *testing.T) {
 	}
 }
 
-// joined returns the records of list items that name a subject at one path, and what they name at
-// the other, as "record other".
-func (s *served) joined(from, to, subject string, by, others []string) (all []string) {
+// linking returns the records of active accounts by which list items name a subject.
+func (s *served) linking(kind, subject string) (all []string) {
 	for p, at := range s.Model.Records {
-		other := s.Model.Records[oracle.Path{DID: p.DID, Kind: to, Rkey: p.Rkey}]
-		if p.Kind == from && at == subject && other != "" && !s.Model.Hidden[p.DID] && !s.Model.Hidden[other] &&
-			(by == nil || slices.Contains(by, p.DID)) && (others == nil || slices.Contains(others, other)) {
-			all = append(all, p.DID+" "+p.Rkey+" "+other)
+		if p.Kind == kind && at == subject && !s.Model.Hidden[p.DID] {
+			all = append(all, p.DID+" "+p.Rkey)
 		}
 	}
 	return all
-}
-
-// question draws a question about list items.
-func (s *served) question() (p url.Values, from, to, subject string) {
-	from, to, path, other := oracle.ListItem, oracle.ListItemOf, "subject", "list"
-	if subject = s.Any(s.Accounts); s.Rand.IntN(2) == 0 {
-		from, to, path, other, subject = to, from, other, path, s.Any(s.Lists)
-	}
-	return url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:" + path}, "pathToOther": {other}}, from, to, subject
-}
-
-func (s *served) some(of []string) (list []string) {
-	for range 1 + s.Rand.IntN(6) {
-		list = append(list, s.Any(of))
-	}
-	return list
-}
-
-// Records that name two things are those of the maps, each once, and so are their counts.
-func TestManyToManyOfRandomGraphs(t *testing.T) {
-	s := serve(t, 3, 4000)
-	found := 0
-	for range 200 {
-		p, from, to, subject := s.question()
-		var by, others []string
-		if s.Rand.IntN(3) == 0 {
-			by = append(s.some(s.Accounts), "did:web:never.example.com", "not a did")
-		}
-		if s.Rand.IntN(3) == 0 {
-			others = append(s.some(s.Accounts), append(s.some(s.Lists), "neither")...)
-		}
-		p["otherSubject"] = others
-		want := s.joined(from, to, subject, by, others)
-		limit := 1 + s.Rand.IntN(5)
-		p["linkDid"] = by
-		var got []string
-		for _, it := range s.pages("getManyToMany", p, limit, nil).Items {
-			if it.Record.Collection != "app.bsky.graph.listitem" {
-				t.Fatalf("%v: %+v", p, it)
-			}
-			got = append(got, it.Record.DID+" "+it.Record.Rkey+" "+it.Other)
-		}
-		if found += len(got); !slices.Equal(sorted(got), sorted(want)) {
-			t.Fatalf("%v: %q, want %q", p, got, want)
-		}
-		delete(p, "linkDid")
-		p["did"] = by
-		total, distinct := map[string]uint64{}, map[string]map[string]bool{}
-		for _, line := range want {
-			did, rest, _ := strings.Cut(line, " ")
-			_, other, _ := strings.Cut(rest, " ")
-			if total[other]++; distinct[other] == nil {
-				distinct[other] = map[string]bool{}
-			}
-			distinct[other][did] = true
-		}
-		counts := s.pages("getManyToManyCounts", p, limit, nil).Counts
-		for _, c := range counts {
-			if c.Total != total[c.Subject] || c.Distinct != uint64(len(distinct[c.Subject])) {
-				t.Fatalf("%v: %+v, want %d by %d", p, c, total[c.Subject], len(distinct[c.Subject]))
-			}
-		}
-		if len(counts) != len(total) {
-			t.Fatalf("%v: %d others, want %d", p, len(counts), len(total))
-		}
-	}
-	if found < 200 {
-		t.Errorf("only %d records", found)
-	}
 }
 
 // A record that exists all the time is on exactly one page, and none is on two, while the graph
@@ -325,24 +250,27 @@ func TestPagesWhileTheGraphChanges(t *testing.T) {
 	s := serve(t, 4, 3000)
 	several := 0
 	for range 60 {
-		p, from, to, subject := s.question()
+		kind, path, subject := oracle.ListItem, "subject", s.Any(s.Accounts)
+		if s.Rand.IntN(2) == 0 {
+			kind, path, subject = oracle.ListItemOf, "list", s.Any(s.Lists)
+		}
+		p := url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:" + path}}
 		always := map[string]bool{}
-		for _, line := range s.joined(from, to, subject, nil, nil) {
-			always[line] = true
+		for _, record := range s.linking(kind, subject) {
+			always[record] = true
 		}
 		n := 0
-		all := s.pages("getManyToMany", p, 1, func() {
+		all := s.pages("getBacklinks", p, 1, func() {
 			n++
 			s.Grow(3)
-			now := s.joined(from, to, subject, nil, nil)
-			maps.DeleteFunc(always, func(line string, _ bool) bool { return !slices.Contains(now, line) })
+			now := s.linking(kind, subject)
+			maps.DeleteFunc(always, func(record string, _ bool) bool { return !slices.Contains(now, record) })
 		})
 		seen := map[string]int{}
-		for _, it := range all.Items {
-			seen[it.Record.DID+" "+it.Record.Rkey]++
+		for _, r := range all.Records {
+			seen[r.DID+" "+r.Rkey]++
 		}
-		for line := range always {
-			record := line[:strings.LastIndexByte(line, ' ')]
+		for record := range always {
 			if seen[record] != 1 {
 				t.Fatalf("%v: %s was on %d pages", p, record, seen[record])
 			}
@@ -392,19 +320,6 @@ func TestCursorsBelongToTheirQuestion(t *testing.T) {
 	add("getBacklinks", follow, "did", a, "did", b, "did", c)
 	add("getBacklinks", url.Values{"subject": {b}, "source": {"app.bsky.graph.follow:subject"}})
 	add("getBacklinks", url.Values{"subject": {a}, "source": {"app.bsky.graph.block:subject"}})
-	byList := url.Values{"subject": {list}, "source": {"app.bsky.graph.listitem:list"}, "pathToOther": {"subject"}}
-	for method, by := range map[string]string{"getManyToMany": "linkDid", "getManyToManyCounts": "did"} {
-		add(method, byList)
-		add(method, byList, by, a, by, "", by, b)
-		add(method, byList, by, a, by, b, by, c)
-		add(method, byList, by, a, "otherSubject", a, "otherSubject", b)
-		add(method, byList, by, a, by, b, "otherSubject", a, "otherSubject", b)
-		add(method, byList, by, a, by, "", by, b, "otherSubject", a, "otherSubject", b)
-		add(method, byList, by, a, "otherSubject", b, "otherSubject", "", "otherSubject", a, "otherSubject", b)
-		add(method, byList, "otherSubject", a, "otherSubject", b)
-		add(method, byList, "otherSubject", a+" "+b, "otherSubject", a, "otherSubject", b)
-		add(method, byList, by, a+" "+b, by, a)
-	}
 	cursors := make([]string, len(all))
 	for i, q := range all {
 		var first page
@@ -450,7 +365,6 @@ func TestBoundsOfParameters(t *testing.T) {
 	did := s.Accounts[0]
 	newer := url.Values{"subject": {did}, "source": {"app.bsky.graph.follow:subject"}}
 	links := url.Values{"target": {did}, "collection": {"app.bsky.graph.follow"}, "path": {".subject"}}
-	many := url.Values{"subject": {did}, "source": {"app.bsky.graph.listitem:subject"}, "pathToOther": {"list"}}
 	dids := func(n int) (all []string) {
 		for i := range n {
 			all = append(all, fmt.Sprintf("did:web:n%d.example.com", i))
@@ -501,18 +415,6 @@ func TestBoundsOfParameters(t *testing.T) {
 		{"/links", with(with(links, "from_dids", did), "did", did), "did and from_dids cannot be combined"},
 		{"/links/all", url.Values{}, "parameter \"target\" is missing"},
 		{"/links/all", url.Values{"target": {""}}, "parameter \"target\" is missing"},
-		{"getManyToMany", with(many, "limit", "1000"), ""},
-		{"getManyToMany", with(many, "limit", "1001"), "from 1 to 1000"},
-		{"getManyToMany", with(many, "limit", "0"), "from 1 to 1000"},
-		{"getManyToMany", with(many, "linkDid", dids(100)...), ""},
-		{"getManyToMany", with(many, "linkDid", dids(101)...), "parameter linkDid occurs 101 times"},
-		{"getManyToMany", with(many, "otherSubject", dids(100)...), ""},
-		{"getManyToMany", with(many, "otherSubject", dids(101)...), "parameter otherSubject occurs 101 times"},
-		{"getManyToManyCounts", with(many, "did", dids(101)...), "parameter did occurs 101 times"},
-		{"getManyToManyCounts", without(many, "pathToOther"), "parameter \"pathToOther\" is missing"},
-		{"getManyToManyCounts", without(many, "subject"), "parameter \"subject\" is missing"},
-		{"getManyToManyCounts", without(many, "source"), "parameter \"source\" is missing"},
-		{"getManyToManyCounts", with(many, "source", "x"), "it must be a collection and a path"},
 	} {
 		err := s.ask(c.method, c.p, &page{})
 		if c.says == "" {
@@ -537,14 +439,6 @@ func TestEmptyAnswers(t *testing.T) {
 			var got json.RawMessage
 			if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.feed.like:subject.uri"}}, &got); err != nil || string(got) != want {
 				t.Errorf("%s %q: %s, %v", method, language.Brief(subject), got, err)
-			}
-		}
-		for method, want := range map[string]string{"getManyToMany": `{"items":[],"cursor":null}`, "getManyToManyCounts": `{"counts_by_other_subject":[],"cursor":null}`} {
-			for _, other := range []string{"list", "nothing", "", "subject."} {
-				var got json.RawMessage
-				if err := s.ask(method, url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:subject"}, "pathToOther": {other}}, &got); err != nil || string(got) != want {
-					t.Errorf("%s %q: %s, %v", method, language.Brief(subject), got, err)
-				}
 			}
 		}
 	}

@@ -19,10 +19,6 @@ __all__ = [
     "GetBacklinksLinkRecord",
     "GetBacklinksOutput",
     "GetBacklinksCountOutput",
-    "GetManyToManyItem",
-    "GetManyToManyOutput",
-    "GetManyToManyCountsCount",
-    "GetManyToManyCountsOutput",
     "ContainsOutput",
     "ContainsMembership",
     "CountsCountedSubject",
@@ -211,37 +207,6 @@ class GetBacklinksCountOutput(TypedDict):
     """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes."""
 
     total: int
-
-
-class GetManyToManyItem(TypedDict):
-    linkRecord: GetBacklinksLinkRecord
-    #: The record's link at the other path.
-    otherSubject: str
-
-
-class GetManyToManyOutput(TypedDict):
-    """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes."""
-
-    #: null on the last page.
-    cursor: Optional[str]
-    items: List[GetManyToManyItem]
-
-
-class GetManyToManyCountsCount(TypedDict):
-    #: The number of accounts that own these records.
-    distinct: int
-    #: The link at the other path.
-    subject: str
-    #: The number of records.
-    total: int
-
-
-class GetManyToManyCountsOutput(TypedDict):
-    """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes."""
-
-    counts_by_other_subject: List[GetManyToManyCountsCount]
-    #: null on the last page.
-    cursor: Optional[str]
 
 
 class _ContainsOutput(TypedDict):
@@ -873,32 +838,6 @@ class Methods:
         answer: GetBacklinksCountOutput = self._call("blue.microcosm.links.getBacklinksCount", {"subject": subject, "source": source})
         return answer
 
-    def get_many_to_many(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, limit: int | None = None, link_did: Sequence[str] | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyOutput:
-        """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes.
-
-        subject: The DID or AT URI that the links lead to.
-        source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same query.
-        link_did: Return only records of these accounts.
-        other_subject: Return only these links at the other path.
-        """
-        answer: GetManyToManyOutput = self._call("blue.microcosm.links.getManyToMany", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "limit": limit, "linkDid": link_did, "otherSubject": other_subject})
-        return answer
-
-    def get_many_to_many_counts(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyCountsOutput:
-        """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes.
-
-        subject: The DID or AT URI that the links lead to.
-        source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same query.
-        did: Return only records of these accounts.
-        other_subject: Return only these links at the other path.
-        """
-        answer: GetManyToManyCountsOutput = self._call("blue.microcosm.links.getManyToManyCounts", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "did": did, "limit": limit, "otherSubject": other_subject})
-        return answer
-
     def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:
         """Tells for each of the given strings whether it is a member of a set.
 
@@ -1106,32 +1045,6 @@ class AsyncMethods:
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
         """
         answer: GetBacklinksCountOutput = await self._call("blue.microcosm.links.getBacklinksCount", {"subject": subject, "source": source})
-        return answer
-
-    async def get_many_to_many(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, limit: int | None = None, link_did: Sequence[str] | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyOutput:
-        """Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes.
-
-        subject: The DID or AT URI that the links lead to.
-        source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same query.
-        link_did: Return only records of these accounts.
-        other_subject: Return only these links at the other path.
-        """
-        answer: GetManyToManyOutput = await self._call("blue.microcosm.links.getManyToMany", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "limit": limit, "linkDid": link_did, "otherSubject": other_subject})
-        return answer
-
-    async def get_many_to_many_counts(self, subject: str, source: str, path_to_other: str, *, cursor: str | None = None, did: Sequence[str] | None = None, limit: int | None = None, other_subject: Sequence[str] | None = None) -> GetManyToManyCountsOutput:
-        """Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes.
-
-        subject: The DID or AT URI that the links lead to.
-        source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
-        path_to_other: The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject.
-        cursor: The cursor of the previous page of the same query.
-        did: Return only records of these accounts.
-        other_subject: Return only these links at the other path.
-        """
-        answer: GetManyToManyCountsOutput = await self._call("blue.microcosm.links.getManyToManyCounts", {"subject": subject, "source": source, "pathToOther": path_to_other, "cursor": cursor, "did": did, "limit": limit, "otherSubject": other_subject})
         return answer
 
     async def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:

@@ -153,65 +153,6 @@ export interface GetBacklinksCountOutput {
   total: number;
 }
 
-export interface GetManyToManyItem {
-  linkRecord: GetBacklinksLinkRecord;
-  /** The record's link at the other path. */
-  otherSubject: string;
-}
-
-export interface GetManyToManyParams {
-  /** The cursor of the previous page of the same query. */
-  cursor?: string;
-  limit?: number;
-  /** Return only records of these accounts. */
-  linkDid?: string[];
-  /** Return only these links at the other path. */
-  otherSubject?: string[];
-  /** The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject. */
-  pathToOther: string;
-  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
-  source: string;
-  /** The DID or AT URI that the links lead to. */
-  subject: string;
-}
-
-export interface GetManyToManyOutput {
-  /** null on the last page. */
-  cursor: string | null;
-  items: GetManyToManyItem[];
-}
-
-export interface GetManyToManyCountsCount {
-  /** The number of accounts that own these records. */
-  distinct: number;
-  /** The link at the other path. */
-  subject: string;
-  /** The number of records. */
-  total: number;
-}
-
-export interface GetManyToManyCountsParams {
-  /** The cursor of the previous page of the same query. */
-  cursor?: string;
-  /** Return only records of these accounts. */
-  did?: string[];
-  limit?: number;
-  /** Return only these links at the other path. */
-  otherSubject?: string[];
-  /** The path of the other link in the same records, such as list for app.bsky.graph.listitem:subject. */
-  pathToOther: string;
-  /** A collection and a path in its records, such as app.bsky.feed.like:subject.uri. */
-  source: string;
-  /** The DID or AT URI that the links lead to. */
-  subject: string;
-}
-
-export interface GetManyToManyCountsOutput {
-  counts_by_other_subject: GetManyToManyCountsCount[];
-  /** null on the last page. */
-  cursor: string | null;
-}
-
 export interface ContainsParams {
   /** DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character. */
   member: string[];
@@ -875,16 +816,6 @@ export class Methods {
   /** Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes. */
   getBacklinksCount(params: GetBacklinksCountParams, options?: CallOptions): Promise<GetBacklinksCountOutput> {
     return this.call('blue.microcosm.links.getBacklinksCount', params, options) as Promise<GetBacklinksCountOutput>;
-  }
-
-  /** Lists the records that link to a subject, each with its link at another path. This is Constellation's method, for the collections that this server indexes. */
-  getManyToMany(params: GetManyToManyParams, options?: CallOptions): Promise<GetManyToManyOutput> {
-    return this.call('blue.microcosm.links.getManyToMany', params, options) as Promise<GetManyToManyOutput>;
-  }
-
-  /** Lists the links at another path in the records that link to a subject, with the number of records for each. This is Constellation's method, for the collections that this server indexes. */
-  getManyToManyCounts(params: GetManyToManyCountsParams, options?: CallOptions): Promise<GetManyToManyCountsOutput> {
-    return this.call('blue.microcosm.links.getManyToManyCounts', params, options) as Promise<GetManyToManyCountsOutput>;
   }
 
   /** Tells for each of the given strings whether it is a member of a set. */

@@ -85,11 +85,6 @@ assert.ok(links.records.length === 10 && links.total >= members.length - left &&
 assert.equal((await skein.getBacklinks({...follow, did: [members[0]]})).total, 1);
 assert.equal((await skein.getBacklinkDids({...follow, limit: 10})).linking_dids.length, 10);
 assert.ok((await skein.getBacklinksCount(follow)).total >= members.length - left);
-const listed = {subject: list, source: 'app.bsky.graph.listitem:list', pathToOther: 'subject', limit: 1000};
-const {items: others} = await skein.getManyToMany(listed);
-assert.equal(others[0].linkRecord.collection, 'app.bsky.graph.listitem');
-const {counts_by_other_subject: counts} = await skein.getManyToManyCounts(listed);
-assert.ok(counts.some(c => c.subject === others[0].otherSubject && c.total === 1 && c.distinct === 1));
 const withFeeds = noting(feeds);
 const {feeds: [{uri: feed}]} = await withFeeds.describeFeedGenerator();
 const page = await withFeeds.getFeedSkeleton({feed, limit: 1});

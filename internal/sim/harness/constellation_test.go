@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -317,7 +316,7 @@ func TestConstellation(t *testing.T) {
 			inactive[p.Kind+" "+s]++
 		}
 	}
-	twice, hidden, pairs := 0, 0, 0
+	twice, hidden := 0, 0
 	for _, s := range subjects {
 		field := strings.Join(s.k.To.Field, ".")
 		newer := func() url.Values {
@@ -347,9 +346,6 @@ func TestConstellation(t *testing.T) {
 			twice += len(want) - len(got)
 			hidden += theirTotal - len(want)
 		}
-		if !s.k.HasSets() { // the record has two links
-			pairs += compareManyToMany(t, w, ours, theirs, s.target, s.k.Collection+":"+field, map[string]string{"subject": "list", "list": "subject"}[field])
-		}
 		var got, want struct{ Total int }
 		const count = "/links/count/distinct-dids"
 		if err := errors.Join(links(ours+count, unlimited(older()), &got), links(theirs+count, unlimited(older()), &want)); err != nil {
@@ -359,7 +355,7 @@ func TestConstellation(t *testing.T) {
 			t.Fatalf("%s %v: %d, constellation %d including %d inactive", count, older(), got.Total, want.Total, n)
 		}
 	}
-	t.Logf("%d events, %d edges; %d subjects compared; constellation also lists %d duplicate records and counts %d records of inactive accounts; records with two links: %d", len(w.events), edges, len(subjects), twice, hidden, pairs)
+	t.Logf("%d events, %d edges; %d subjects compared; constellation also lists %d duplicate records and counts %d records of inactive accounts", len(w.events), edges, len(subjects), twice, hidden)
 
 	small := subjects[len(subjects)/2]
 	ask := func(base, path string, p url.Values) string {
@@ -386,67 +382,6 @@ func TestConstellation(t *testing.T) {
 		row("getBacklinks, 100, median ms"+n, ask(ours, "/xrpc/blue.microcosm.links.getBacklinks", p), ask(theirs, "/xrpc/blue.microcosm.links.getBacklinks", p))
 		row("getBacklinksCount, median ms"+n, ask(ours, "/xrpc/blue.microcosm.links.getBacklinksCount", p), ask(theirs, "/xrpc/blue.microcosm.links.getBacklinksCount", p))
 	}
-}
-
-// compareManyToMany compares the other subjects of the records that name a target, except
-// inactive accounts, which Constellation lists. It returns the number of records.
-func compareManyToMany(t *testing.T, w *linkWorld, ours, theirs, target, source, other string) (records int) {
-	t.Helper()
-	ask := func(base string) (items []string, counts map[string][2]int) {
-		p := url.Values{"subject": {target}, "source": {source}, "pathToOther": {other}, "limit": {"100"}}
-		for {
-			var page struct {
-				Items []struct {
-					LinkRecord   struct{ DID, Collection, Rkey string }
-					OtherSubject string
-				}
-				Cursor *string
-			}
-			if err := links(base+"/xrpc/blue.microcosm.links.getManyToMany", p, &page); err != nil {
-				t.Fatal(base, p, err)
-			}
-			for _, it := range page.Items {
-				if !w.model.Hidden[it.OtherSubject] {
-					items = append(items, it.LinkRecord.DID+"/"+it.LinkRecord.Collection+"/"+it.LinkRecord.Rkey+" "+it.OtherSubject)
-				}
-			}
-			if page.Cursor == nil {
-				break
-			}
-			p.Set("cursor", *page.Cursor)
-		}
-		p.Del("cursor")
-		counts = map[string][2]int{}
-		for {
-			var page struct {
-				Counts []struct {
-					Subject         string
-					Total, Distinct int
-				} `json:"counts_by_other_subject"`
-				Cursor *string
-			}
-			if err := links(base+"/xrpc/blue.microcosm.links.getManyToManyCounts", p, &page); err != nil {
-				t.Fatal(base, p, err)
-			}
-			for _, c := range page.Counts {
-				if !w.model.Hidden[c.Subject] {
-					counts[c.Subject] = [2]int{c.Total, c.Distinct}
-				}
-			}
-			if page.Cursor == nil {
-				break
-			}
-			p.Set("cursor", *page.Cursor)
-		}
-		slices.Sort(items)
-		return items, counts
-	}
-	got, counts := ask(ours)
-	want, theirCounts := ask(theirs)
-	if !slices.Equal(got, want) || !maps.Equal(counts, theirCounts) {
-		t.Fatalf("%s of %s: %q, constellation %q; %v, constellation %v", source, target, got, want, counts, theirCounts)
-	}
-	return len(got)
 }
 
 func sizeOf(t *testing.T, dir string) (n int64) {

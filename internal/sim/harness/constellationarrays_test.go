@@ -142,7 +142,7 @@ func TestConstellationArrays(t *testing.T) {
 	dir := t.TempDir()
 	theirs, _ := runConstellation(t, lines, dids[0], dir)
 	ours := startSkeinOnFrames(t, frames, dir)
-	compared, some1, pairs := 0, 0, 0
+	compared, some1 := 0, 0
 	for source, targets := range map[string][]string{mentionSource: dids, linkSource: links9, itemSource: ats} {
 		for _, target := range targets[:14] {
 			newer := func() url.Values {
@@ -178,15 +178,10 @@ func TestConstellationArrays(t *testing.T) {
 					t.Fatalf("%s %v: %d, constellation %d: %v", path, p, got.Total, want.Total, err)
 				}
 			}
-			for _, other := range []string{mentionSource, linkSource, itemSource} {
-				if other != source {
-					pairs += compareArrayPairs(t, ours, theirs, target, posts+":"+source, other)
-				}
-			}
 		}
 	}
-	t.Logf("%d answers compared, with %d records and %d pairs of two sources", compared, some1, pairs)
-	if some1 < 1000 || pairs < 1000 {
+	t.Logf("%d answers compared, with %d records", compared, some1)
+	if some1 < 1000 {
 		t.Error("too little was compared")
 	}
 }
@@ -194,39 +189,6 @@ func TestConstellationArrays(t *testing.T) {
 // without returns what is in x and not in y.
 func without(x, y []string) []string {
 	return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return slices.Contains(y, s) })
-}
-
-// compareArrayPairs compares the other subjects of the records that name a target.
-func compareArrayPairs(t *testing.T, ours, theirs, target, source, other string) int {
-	t.Helper()
-	ask := func(base string) (items []string) {
-		p := url.Values{"subject": {target}, "source": {source}, "pathToOther": {other}, "limit": {"100"}}
-		for {
-			var page struct {
-				Items []struct {
-					LinkRecord   struct{ DID, Collection, Rkey string }
-					OtherSubject string
-				}
-				Cursor *string
-			}
-			if err := links(base+"/xrpc/blue.microcosm.links.getManyToMany", p, &page); err != nil {
-				t.Fatal(base, p, err)
-			}
-			for _, it := range page.Items {
-				items = append(items, it.LinkRecord.DID+"/"+it.LinkRecord.Rkey+" "+it.OtherSubject)
-			}
-			if page.Cursor == nil {
-				slices.Sort(items)
-				return slices.Compact(items)
-			}
-			p.Set("cursor", *page.Cursor)
-		}
-	}
-	got, want := ask(ours), ask(theirs)
-	if !slices.Equal(got, want) {
-		t.Fatalf("getManyToMany %s %s %s: %d, constellation %d: %q, %q", target, source, other, len(got), len(want), got, want)
-	}
-	return len(got)
 }
 
 // startSkeinOnFrames indexes posts with the sources through arrays, and serves them.
