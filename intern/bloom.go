@@ -147,7 +147,8 @@ func (k *stringFilter) add(ns dict.Namespace, packed bool, tid uint64, key cache
 func (k *stringFilter) shrink() {
 	for k.size > k.budget {
 		if len(k.spans) == 0 {
-			k.overflow()
+			k.full, k.dids, k.others = true, filter{}, filter{}
+			k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 			return
 		}
 		oldest := slices.Min(slices.Collect(maps.Keys(k.spans)))
@@ -155,12 +156,6 @@ func (k *stringFilter) shrink() {
 		k.floor = oldest + 1
 		delete(k.spans, oldest)
 	}
-}
-
-// overflow notes that there are too many strings.
-func (k *stringFilter) overflow() {
-	k.full, k.dids, k.others = true, filter{}, filter{}
-	k.log.Info("too many strings for the filters: new strings are looked up in the store; more --memory helps", "bytes", k.budget)
 }
 
 // filter is a growing Bloom filter. Its parts fill up one after another. A new part has twice the blocks of the one before.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -138,37 +139,30 @@ func (s *Server) handlesOf(ctx context.Context, q *xrpc.Query, t *table) (map[st
 	q.Work.Leave() // slow hosts delay nobody else
 	ctx, cancel := context.WithTimeout(identities.ForClient(ctx, q.Work.Client), namesWithin)
 	defer cancel()
-	found := map[string]string{}
+	dids := map[string]bool{}
 	for _, row := range t.rows {
-		if did := accountOf(row[0]); did != "" {
-			found[did] = ""
-		}
+		dids[accountOf(row[0])] = true
 	}
-	type named struct{ did, handle string }
-	all := make(chan named, len(found))
+	delete(dids, "")
+	var mu sync.Mutex
+	found := map[string]string{}
 	var g errgroup.Group
 	g.SetLimit(namesAtOnce)
-	for did := range found {
+	for did := range dids {
 		g.Go(func() error {
 			handle, err := s.o.Handles.HandleOf(ctx, did)
-			switch {
-			case errors.Is(err, identities.ErrOff):
+			if errors.Is(err, identities.ErrOff) {
 				return xrpc.Invalid("names=true does not work here: %v", err)
-			case err == nil && handle != "":
-				all <- named{did, handle}
 			}
-			return nil // its handle stays unknown
+			if err == nil && handle != "" { // else it stays unknown
+				mu.Lock()
+				found[did] = handle
+				mu.Unlock()
+			}
+			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	close(all)
-	clear(found)
-	for n := range all {
-		found[n.did] = n.handle
-	}
-	return found, nil
+	return found, g.Wait()
 }
 
 // accountOf returns the account that a cell names, or the author of the record, "" if it is neither.
@@ -196,13 +190,13 @@ func (f formatted) of(h http.Header, r *http.Request) ([]byte, error) {
 		})
 	}
 	h.Set("Content-Type", f.contentType)
-	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete")
+	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete, Skein-Sample")
 	if t.cursor != "" && r.Method != http.MethodPost {
 		values := r.URL.Query()
 		values.Set("cursor", t.cursor)
 		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
 	}
-	for name, value := range map[string]string{"Skein-Cursor": t.cursor, "Skein-Total": text(t.total), "Skein-Incomplete": about.Reason} {
+	for name, value := range map[string]string{"Skein-Cursor": t.cursor, "Skein-Total": text(t.total), "Skein-Incomplete": about.Reason, "Skein-Sample": about.Sample} {
 		if value != "" {
 			h.Set(name, value)
 		}
@@ -236,51 +230,43 @@ func (t *table) csv() ([]byte, error) {
 	return b.Bytes(), out.Error()
 }
 
-// jsonl returns a row as an object a line, without its cells that have no value.
-func (t *table) jsonl() (out []byte, err error) {
-	for _, row := range t.rows {
-		object := map[string]any{} // JSON has no order, and tools sort names
+// objects returns the rows without their cells that have no value.
+func (t *table) objects() []map[string]any {
+	all := make([]map[string]any, len(t.rows))
+	for n, row := range t.rows {
+		all[n] = map[string]any{}
 		for i, cell := range row {
 			if cell != nil {
-				object[t.columns[i].name] = cell
+				all[n][t.columns[i].name] = cell
 			}
 		}
-		b, err := json.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, b...), '\n')
 	}
-	return out, nil
+	return all
 }
 
-// parquet returns a file in which each column may be null.
-func (t *table) parquet() ([]byte, error) {
-	fields := make([]reflect.StructField, len(t.columns))
-	for i, c := range t.columns {
-		is := reflect.TypeFor[*string]()
-		if c.number {
-			is = reflect.TypeFor[*int64]()
-		}
-		fields[i] = reflect.StructField{Name: fmt.Sprintf("C%d", i), Type: is, Tag: reflect.StructTag(fmt.Sprintf(`parquet:%q`, c.name))}
-	}
-	of := reflect.StructOf(fields)
+// jsonl returns an object a line.
+func (t *table) jsonl() ([]byte, error) {
 	var b bytes.Buffer
-	out := parquet.NewWriter(&b, parquet.SchemaOf(reflect.New(of).Interface()))
-	for _, row := range t.rows {
-		v := reflect.New(of)
-		for i, cell := range row {
-			switch cell := cell.(type) {
-			case string:
-				v.Elem().Field(i).Set(reflect.ValueOf(&cell))
-			case uint64:
-				v.Elem().Field(i).Set(reflect.ValueOf(new(int64(cell))))
-			}
-		}
-		if err := out.Write(v.Interface()); err != nil {
+	lines := json.NewEncoder(&b)
+	for _, o := range t.objects() {
+		if err := lines.Encode(o); err != nil {
 			return nil, err
 		}
 	}
-	err := out.Close()
+	return b.Bytes(), nil
+}
+
+// parquet returns a file in which columns of text may be null.
+func (t *table) parquet() ([]byte, error) {
+	columns := parquet.Group{}
+	for _, c := range t.columns {
+		if columns[c.name] = parquet.Optional(parquet.String()); c.number { // which each row has
+			columns[c.name] = parquet.Int(64)
+		}
+	}
+	var b bytes.Buffer
+	out := parquet.NewGenericWriter[map[string]any](&b, parquet.NewSchema("answer", columns))
+	_, err := out.Write(t.objects())
+	err = errors.Join(err, out.Close())
 	return b.Bytes(), err
 }

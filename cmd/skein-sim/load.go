@@ -88,7 +88,7 @@ func launchRelay(ctx context.Context, o load.SimulatorOptions) (load.Simulator, 
 	return launch(ctx, "relay", "ws://", "--options", string(all))
 }
 
-// launchArchive starts the archive of a network's history, and waits until it listens.
+// launchArchive is launchRelay for the archive of a network's history.
 func launchArchive(ctx context.Context, address string, o network.Options) (load.Simulator, error) {
 	return launch(ctx, "archive", "http://", "--listen", cmp.Or(address, "127.0.0.1:0"), "--seed", strconv.FormatUint(o.Seed, 10),
 		"--accounts", strconv.Itoa(o.Accounts), "--past", strconv.Itoa(o.History), "--only-plc="+strconv.FormatBool(o.OnlyPLC))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/internal/outward"
@@ -33,7 +34,7 @@ func New(store *graph.Store, q *Queue) *Manager {
 	o := q.o
 	o.Store = store
 	m := &Manager{o: &o, queue: q, jobs: newJobs(), client: newClient(&o)}
-	m.fetcher = newFetcher(&o, q, m.client, m.jobs)
+	m.fetcher = &fetcher{o: &o, queue: q, client: m.client, jobs: m.jobs, placer: &placer{store: store}, memory: repo.NewMemory(o.Memory)}
 	if o.Around != nil {
 		o.CompareEvery = 0 // the relay's list has forty million repos
 		m.grower = &grower{client: m.client, o: &o, queue: q}

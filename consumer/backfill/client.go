@@ -158,12 +158,6 @@ func (c *client) resolve(ctx context.Context, did string) (host string, err erro
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// resolveAgain is resolve without the cache, which may be from before a move.
-func (c *client) resolveAgain(ctx context.Context, did string) (host string, err error) {
-	_ = c.directory.Purge(ctx, indigo.DID(did).AtIdentifier()) // an old document stays at most an hour
-	return c.resolve(ctx, did)
-}
-
 // pageSize is how many repos to request in a page of a list, mostListed how many a page may have.
 const (
 	pageSize   = 1_000

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	indigo "github.com/bluesky-social/indigo/atproto/syntax"
+
 	"skein.blue/consumer/repo"
 	"skein.blue/consumer/wire"
 	"skein.blue/graph"
@@ -80,10 +82,6 @@ type fetcher struct {
 	seldom say.Limiter
 
 	fetched, records, bytes atomic.Int64
-}
-
-func newFetcher(o *Options, q *Queue, n *client, j *jobs) *fetcher {
-	return &fetcher{o: o, queue: q, client: n, jobs: j, placer: &placer{store: o.Store}, memory: repo.NewMemory(o.Memory)}
 }
 
 // report adds the fetched repos to a Status.
@@ -227,7 +225,8 @@ func (f *fetcher) hasMoved(ctx context.Context, j *job) bool {
 	if j.moves >= mostMoves {
 		return false
 	}
-	host, err := f.client.resolveAgain(ctx, j.did)
+	_ = f.client.directory.Purge(ctx, indigo.DID(j.did).AtIdentifier()) // the cached document may be from before the move
+	host, err := f.client.resolve(ctx, j.did)
 	if err != nil || host == j.host || ctx.Err() != nil {
 		return false
 	}

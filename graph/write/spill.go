@@ -225,7 +225,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 // larger one could exceed the engine's limit for values.
 const maxOperandBytes = 16 << 10
 
-// mergeRecords merges ascending records, of which operand is the byte form, into the head at key. If they are too many bytes, it writes
+// mergeRecords merges ascending records into the head at key; operand is their byte form. If they are too many bytes, it writes
 // them into leaves, as if they had been merged into the head and it had then been spilled.
 func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key, operand []byte, records []format.Record) error {
 	if len(operand) <= maxOperandBytes {

@@ -84,12 +84,8 @@ func webLimits(did syntax.DID) []limit {
 	}
 }
 
-// allHandles is the limit for handles, and handleLimits those for one that is asked of its own host.
+// allHandles is the limit for handles.
 var allHandles = limit{"handles", lane{4, 5, 20}, lane{ClientsOfHandles, 20, 80}}
-
-func handleLimits(handle string) []limit {
-	return []limit{{"handles of " + registered(handle), lane{2, 5, 20}, lane{ClientsOfHandles / 2, 10, 40}}, allHandles}
-}
 
 // upstream is the state of an upstream.
 type upstream struct {

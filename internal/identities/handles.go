@@ -100,7 +100,7 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	}
 	limits := []limit{allHandles}
 	if r.direct != nil {
-		limits = handleLimits(handle)
+		limits = []limit{{"handles of " + registered(handle), lane{2, 5, 20}, lane{ClientsOfHandles / 2, 10, 40}}, allHandles} // of its host, too
 	}
 	v, err := r.o.Broker.enter(ctx, limits...)
 	if err != nil {

@@ -53,8 +53,8 @@ func AuthorsOf(v *Evaluation, records sets.Set, each func(record, author dict.ID
 	for _, id := range all[stored:] {
 		uri := v.Expr.Strings[id-dict.FirstReserved].S
 		did, ok := dict.AuthorOf(uri)
-		if at := v.standIn(language.Literal{S: did, Is: dict.DID}); ok && at != dict.None {
-			each(id, v.literal(int(at-dict.FirstReserved)), ask.Path{TID: ask.TIDOf(dict.URI, uri)})
+		if at := standIn(v, language.Literal{S: did, Is: dict.DID}); ok && at != dict.None {
+			each(id, literal(v, int(at-dict.FirstReserved)), ask.Path{TID: ask.TIDOf(dict.URI, uri)})
 		}
 	}
 	return nil

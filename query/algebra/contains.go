@@ -61,7 +61,7 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 	case language.OpRank, language.OpBlend, language.OpSample, language.OpAuthors, language.OpBy:
 		set, err := v.Set(n)
 		if id == dict.None {
-			id = v.standIn(x)
+			id = standIn(v, x)
 		}
 		return set.Has(uint64(id)), err
 	default:

@@ -171,7 +171,7 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 	case language.OpMembers:
 		ids := make([]uint64, n.End-n.First)
 		for i := range ids {
-			ids[i] = uint64(v.literal(n.First + i))
+			ids[i] = uint64(literal(v, n.First+i))
 		}
 		return Operand{Set: sets.FromUnsorted(ids)}, nil
 	case language.OpIntersect:

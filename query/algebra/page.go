@@ -17,15 +17,15 @@ import (
 func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
 
 // literal returns the id of string i, an argument of members(…) or the author of one. If it has no id, it returns its stand-in.
-func (v *Evaluation) literal(i int) dict.ID {
+func literal(v *Evaluation, i int) dict.ID {
 	if v.IDs[i] != dict.None {
 		return v.IDs[i]
 	}
-	return v.standIn(v.Expr.Strings[i])
+	return standIn(v, v.Expr.Strings[i])
 }
 
 // standIn returns the stand-in id of the first of the strings that equal l, dict.None if there is none.
-func (v *Evaluation) standIn(l language.Literal) dict.ID {
+func standIn(v *Evaluation, l language.Literal) dict.ID {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
 		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
 		for n, l := range slices.Backward(v.Expr.Strings) {
@@ -48,7 +48,7 @@ func (v *Evaluation) namedLast(set sets.Set) sets.Set {
 		}
 		from = append(from, uint64(v.IDs[i]))
 		if v.Expr.Root.Is != dict.DID || !v.View.IsHidden(v.IDs[i]) {
-			to = append(to, uint64(v.standIn(v.Expr.Strings[i])))
+			to = append(to, uint64(standIn(v, v.Expr.Strings[i])))
 		}
 	}
 	if len(from) == 0 {
@@ -76,7 +76,7 @@ func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64,
 	}
 	for i, id := range ids {
 		if id >= uint64(dict.FirstReserved) {
-			ids[i] = uint64(v.literal(int(id - uint64(dict.FirstReserved))))
+			ids[i] = uint64(literal(v, int(id-uint64(dict.FirstReserved))))
 		}
 	}
 	return ids, members, last, nil

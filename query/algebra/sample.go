@@ -38,7 +38,7 @@ func named(v *Evaluation, n *language.Node) map[uint64]uint64 {
 		}
 		h := fnv.New64a()
 		_, _ = io.WriteString(h, v.Expr.Strings[i].S)
-		hashes[uint64(v.literal(i))] = h.Sum64()
+		hashes[uint64(literal(v, i))] = h.Sum64()
 	}
 	return hashes
 }

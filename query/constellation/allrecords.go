@@ -87,7 +87,7 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	}
 	if len(all) > b.limit {
 		last := all[b.limit-1]
-		p.cursor = seal(q, bound, uint64(at), uint64(last.ID), last.Path)
+		p.cursor = new(q.Cursors.Seal(bound, last.Path.AppendRkey(nil), uint64(at), uint64(last.ID)))
 		all = all[:b.limit]
 	}
 	return all, nil

@@ -25,12 +25,7 @@ func sourceOf(q *xrpc.Query) (collection, path string, err error) {
 
 func missing(name string) error { return xrpc.Invalid("parameter %q is missing", name) }
 
-// seal seals the place of a record, with another number.
-func seal(q *xrpc.Query, question string, x, y uint64, p ask.Path) *string {
-	return new(q.Cursors.Seal(question, p.AppendRkey(nil), x, y))
-}
-
-// open opens the parameter cursor.
+// open opens the parameter cursor: the place of a record, with another number.
 func open(q *xrpc.Query, question string) (x, y uint64, p ask.Path, err error) {
 	at, rkey, err := q.Cursors.Open(question, q.Values.Get("cursor"))
 	if err != nil || len(at) != 2 {

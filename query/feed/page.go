@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -82,9 +81,6 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 // postsRead is the largest set that newest sorts.
 const postsRead = 20_000
 
-// errTooManyPosts is returned for a larger set.
-var errTooManyPosts = errors.New("the feed's set is too large")
-
 // newest returns what reads the posts of a source that is a set, newest first, after its place.
 func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(*ask.View) ([]candidate, error), error) {
 	now, after := time.UnixMicro(int64(at.micros)), at.after[i].MemberRecord
@@ -102,7 +98,7 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 			return nil, err
 		}
 		if set.Len() > postsRead {
-			return nil, xrpc.Invalid("%v: it has %d members, and only sets up to %d can be sorted; limit it with since=", errTooManyPosts, set.Len(), postsRead)
+			return nil, xrpc.Invalid("the feed's set is too large: it has %d members, and only sets up to %d can be sorted; limit it with since=", set.Len(), postsRead)
 		}
 		var known []dict.ID
 		for id := range set.All() {

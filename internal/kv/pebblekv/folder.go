@@ -15,11 +15,6 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// isStoreFile reports whether a file name is one that only a store has.
-func isStoreFile(name string) bool {
-	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
-}
-
 // look reports whether there is a store in dir. Files of an incomplete store are a
 // kv.ErrDamaged. look creates no files.
 func look(fs vfs.FS, dir string) (found bool, err error) {
@@ -48,7 +43,8 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 	for _, name := range names {
 		// An interrupted first start may leave its first manifest: Pebble makes the
 		// marker next, and then the first log.
-		if isStoreFile(name) && name != firstManifest {
+		ofStore := strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, logSuffix) || strings.HasPrefix(name, manifestPrefix) || strings.HasPrefix(name, "OPTIONS-")
+		if ofStore && name != firstManifest {
 			return false, fmt.Errorf("pebblekv: %s: %w: the manifest or its marker is missing, but other files of a store exist (%s)", dir, kv.ErrDamaged, name)
 		}
 	}

@@ -198,12 +198,4 @@ func bySubject(x, y record) int {
 	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.subject, y.subject), cmp.Compare(x.subjectTID, y.subjectTID), cmp.Compare(x.account, y.account))
 }
 
-// networkOp returns the operation that created a record.
-func networkOp(r *record) network.Op {
-	return network.Op{Kind: r.kind, TID: r.tid, Subject: r.subject, SubjectTID: r.subjectTID}
-}
-
-func dedupe(ids []uint64) []uint64 {
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
+func dedupe(ids []uint64) []uint64 { slices.Sort(ids); return slices.Compact(ids) }

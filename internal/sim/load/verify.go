@@ -300,8 +300,7 @@ func (c *checker) sorted(all []record, same func(x, y record) bool, each func(*s
 }
 
 func (c *checker) uri(dst []byte, r *record) []byte {
-	o := networkOp(r)
-	return c.m.n.AppendSubject(dst, &o)
+	return c.m.n.AppendSubject(dst, &network.Op{Kind: r.kind, TID: r.tid, Subject: r.subject, SubjectTID: r.subjectTID})
 }
 
 // forward compares the subjects of an account, and the keys of its records.

@@ -82,10 +82,6 @@ type Counts struct{ Commits, Conflicts, Unknown int }
 
 type keyRange struct{ lo, hi []byte } // hi nil: the end of the key space
 
-func (r keyRange) overlaps(o keyRange) bool {
-	return (r.hi == nil || bytes.Compare(o.lo, r.hi) < 0) && (o.hi == nil || bytes.Compare(r.lo, o.hi) < 0)
-}
-
 type commit struct {
 	version uint64
 	writes  []keyRange
@@ -230,11 +226,13 @@ func (s *Store) conflicts(t *txn, version uint64) bool {
 			break
 		}
 		for _, w := range c.writes {
-			if i := slices.IndexFunc(t.reads, w.overlaps); i >= 0 {
-				if s.o.Conflicted != nil {
-					s.o.Conflicted(t.reads[i].lo)
+			for _, r := range t.reads {
+				if (w.hi == nil || bytes.Compare(r.lo, w.hi) < 0) && (r.hi == nil || bytes.Compare(w.lo, r.hi) < 0) {
+					if s.o.Conflicted != nil {
+						s.o.Conflicted(r.lo)
+					}
+					return true
 				}
-				return true
 			}
 		}
 	}

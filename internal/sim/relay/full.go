@@ -47,10 +47,6 @@ type fullRepo struct {
 	noTree  bool                   // the tree is outdated, too
 }
 
-func newFullRepos(n *network.Network, seed uint64) *fullRepos {
-	return &fullRepos{status: map[int32]network.Status{}, n: n, seed: seed, enc: encoder{n: n}, repos: map[int32]*fullRepo{}}
-}
-
 // key returns the signing key of an account.
 func key(seed uint64, account int) *atcrypto.PrivateKeyK256 {
 	secret := sha256.Sum256(fmt.Appendf(nil, "skein simulate %d %d", seed, account))

@@ -100,7 +100,7 @@ func NewSimulated(o Options) *Simulated {
 	r.changed.L = &r.mu
 	r.ring = make([]entry, o.Window)
 	if o.Full {
-		r.full = newFullRepos(r.net, o.Network.Seed)
+		r.full = &fullRepos{status: map[int32]network.Status{}, n: r.net, seed: o.Network.Seed, enc: encoder{n: r.net}, repos: map[int32]*fullRepo{}}
 	}
 	replayable := min(o.From, int64(o.Window/2))
 	if !o.Full {

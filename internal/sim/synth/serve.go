@@ -123,7 +123,9 @@ func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 		end := feed.Next(&s)
 		refusal, refused := errors.AsType[*Refusal](end)
 		if refused {
-			s.Append(func(dst []byte) []byte { return append(dst, errorFrame(refusal.Name, refusal.Text)...) })
+			s.Append(func(dst []byte) []byte {
+				return CBOR(CBOR(dst, Map{{Key: "op", Value: -1}}), Map{{Key: "error", Value: refusal.Name}, {Key: "message", Value: refusal.Text}})
+			})
 		}
 		if err := conn.NetConn().SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
 			return
@@ -149,9 +151,4 @@ func send(conn *websocket.Conn, feed Feed, gone chan struct{}) {
 // InfoFrame returns an info message.
 func InfoFrame(name, text string) []byte {
 	return Message("#info", Map{{"name", name}, {"message", text}})
-}
-
-func errorFrame(name, text string) []byte {
-	return CBOR(CBOR(nil, Map{{Key: "op", Value: -1}}),
-		Map{{Key: "error", Value: name}, {Key: "message", Value: text}})
 }
