@@ -234,61 +234,6 @@ func TestCountsOfAllFields(t *testing.T) {
 	}
 }
 
-// linking returns the records of active accounts by which list items name a subject.
-func (s *served) linking(kind, subject string) (all []string) {
-	for p, at := range s.Model.Records {
-		if p.Kind == kind && at == subject && !s.Model.Hidden[p.DID] {
-			all = append(all, p.DID+" "+p.Rkey)
-		}
-	}
-	return all
-}
-
-// A record that exists all the time is on exactly one page, and none is on two, while the graph
-// changes between the pages.
-func TestPagesWhileTheGraphChanges(t *testing.T) {
-	s := serve(t, 4, 3000)
-	several := 0
-	for range 60 {
-		kind, path, subject := oracle.ListItem, "subject", s.Any(s.Accounts)
-		if s.Rand.IntN(2) == 0 {
-			kind, path, subject = oracle.ListItemOf, "list", s.Any(s.Lists)
-		}
-		p := url.Values{"subject": {subject}, "source": {"app.bsky.graph.listitem:" + path}}
-		always := map[string]bool{}
-		for _, record := range s.linking(kind, subject) {
-			always[record] = true
-		}
-		n := 0
-		all := s.pages("getBacklinks", p, 1, func() {
-			n++
-			s.Grow(3)
-			now := s.linking(kind, subject)
-			maps.DeleteFunc(always, func(record string, _ bool) bool { return !slices.Contains(now, record) })
-		})
-		seen := map[string]int{}
-		for _, r := range all.Records {
-			seen[r.DID+" "+r.Rkey]++
-		}
-		for record := range always {
-			if seen[record] != 1 {
-				t.Fatalf("%v: %s was on %d pages", p, record, seen[record])
-			}
-		}
-		for record, n := range seen {
-			if n > 1 {
-				t.Fatalf("%v: %s was on %d pages", p, record, n)
-			}
-		}
-		if n > 3 {
-			several++
-		}
-	}
-	if several < 20 {
-		t.Errorf("only %d questions had several pages", several)
-	}
-}
-
 // A cursor belongs to one question: it is an error for every other, and so is a damaged one.
 func TestCursorsBelongToTheirQuestion(t *testing.T) {
 	s := serve(t, 5, 0)
