@@ -52,7 +52,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert largest["order"] == "size(followers)" and largest["total"] == 40, largest
     assert [m["size"] for m in largest["items"]] == sorted((m["size"] for m in largest["items"]), reverse=True), largest
     assert len(skein.rank(of=of, via="likes", since=timedelta(hours=24), until=datetime.now() + timedelta(hours=1), damp=0.5, limit=3)["items"]) == 3
-    assert len(skein.rank(set=f"blend(2, rank(of={of}, via=likes), 0.5, rank(of={of}, via=reposts))", limit=3)["items"]) == 3
+    assert len(skein.rank(set_=f"blend(2, rank(of={of}, via=likes), 0.5, rank(of={of}, via=reposts))", limit=3)["items"]) == 3
     sizes = skein.counts(["followers", "likes"], [star])["subjects"][0]
     assert sizes["subject"] == star and len(sizes["totals"]) == 2 and sizes["totals"][0] >= len(members) - left, sizes
     times = skein.histogram(of, bucket="1d")
