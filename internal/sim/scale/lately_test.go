@@ -173,6 +173,39 @@ func BenchmarkSecondDegree(b *testing.B) {
 	}
 }
 
+// BenchmarkBetween asks what is between an account with some three hundred likes and others: whose records it likes, who likes the
+// same (both directions of a circle, with the two kinds of records that this network has), how it is related to thirty
+// accounts, and chains of follows to them.
+func BenchmarkBetween(b *testing.B) {
+	x := asked(b)
+	s := server(b, x)
+	account, _ := accountWith(b, x, false, "like", 300)
+	me := did(account)
+	var follows struct{ Members []string }
+	if err := json.Unmarshal(get(b, s, askQuery, url.Values{"set": {"rank(of=follows(" + me + "), via=follows, top=30)"}}), &follows); err != nil {
+		b.Fatal(err)
+	}
+	inward := fmt.Sprintf("blend(3, rank(of=likes(%s), via=likers), 2, rank(of=likes(%[1]s), via=reposters), 1, rank(of=reposts(%[1]s), via=likers))", me)
+	outward := fmt.Sprintf("blend(2, rank(of=likes(%s), via=authors), 1, rank(of=reposts(%[1]s), via=authors))", me)
+	for name, ask := range map[string]func(){
+		"authors": func() { get(b, s, askRank, url.Values{"of": {"likes(" + me + ")"}, "via": {"authors"}}) },
+		"inward":  func() { get(b, s, askRank, url.Values{"set": {inward}}) },
+		"outward": func() { get(b, s, askRank, url.Values{"set": {outward}}) },
+		"relationships": func() {
+			get(b, s, "app.bsky.graph.getRelationships", url.Values{"actor": {me}, "others": follows.Members})
+		},
+	} {
+		b.Run(name, func(b *testing.B) { median(b, ask) })
+	}
+	b.Run("path", func(b *testing.B) {
+		n := 0
+		median(b, func() {
+			get(b, s, "blue.skein.graph.path", url.Values{"from": {follows.Members[n%len(follows.Members)]}, "to": {me}})
+			n++
+		})
+	})
+}
+
 // post is get with a form.
 func post(b testing.TB, s http.Handler, method string, p url.Values) []byte {
 	b.Helper()
