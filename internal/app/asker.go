@@ -45,28 +45,22 @@ func (a *Asker) Ask(ctx context.Context, method string, params url.Values, v any
 	return nil
 }
 
-// Get sends a request with some headers, without which it has the Asker's token.
-func (a *Asker) Get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server+path, nil)
+// open sends a query, and returns the answer unless it is an error.
+func (a *Asker) open(ctx context.Context, method string, params url.Values) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server+"/xrpc/blue.skein.graph."+method+"?"+params.Encode(), nil)
 	if err != nil {
 		return nil, UsageError("--server: %v", err)
 	}
-	if req.Header = header; a.Token != "" && len(header) == 0 {
-		header.Set(clients.TokenHeader, a.Token)
+	req.Header.Set("User-Agent", a.UserAgent)
+	if a.Token != "" {
+		req.Header.Set(clients.TokenHeader, a.Token)
 	}
-	header.Set("User-Agent", a.UserAgent)
 	resp, err := a.Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
 	}
-	return resp, nil
-}
-
-// open sends a query, and returns the answer unless it is an error.
-func (a *Asker) open(ctx context.Context, method string, params url.Values) (*http.Response, error) {
-	resp, err := a.Get(ctx, "/xrpc/blue.skein.graph."+method+"?"+params.Encode(), http.Header{})
-	if err != nil || resp.StatusCode == http.StatusOK {
-		return resp, err
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var failed struct{ Error, Message string }

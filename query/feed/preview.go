@@ -14,7 +14,7 @@ import (
 // A preview answers as any viewer, without a token. There are two:
 //
 //   - Of a line that the caller sends (lineParameter). It is a question like those of the other methods, in the same queues and
-//     with the same bounds. The graph is public, so to name a viewer is no more than to write the DID into the line.
+//     with the same bounds. The graph is public: naming a viewer reveals as much as writing the DID into the line.
 //     Which posts the viewer has seen is not public: a line ignores it.
 //   - Of a feed of the file. It is for the operator: the file is not public. So the operator must turn it on, the server must
 //     listen on loopback, and a request that a proxy forwarded is rejected.
