@@ -48,8 +48,8 @@ func simulateHosts(t *testing.T, o relay.Options) (address string) {
 }
 
 // A daemon that joins an existing network fetches its history, is killed at random moments
-// meanwhile, and ends up with the contents of the repos. Every second start verifies signatures, and
-// keeps a copy of the directory. So does one that skein backfill makes fetch the history.
+// meanwhile, and ends up with the contents of the repos. Every second start verifies signatures. So
+// does one that skein backfill makes fetch the history.
 func TestBackfillKilled(t *testing.T) {
 	t.Parallel()
 	n := simulated.Options{Accounts: 4096, OnlyPLC: true}

@@ -111,7 +111,7 @@ func (n *node) nameFlags() []cli.Flag {
 	}
 }
 
-// backupFlags returns the flags for making backups, and for a node that begins with a backup, or answers from one.
+// backupFlags returns the flags for making backups, and for a node that begins with a backup.
 func (n *node) backupFlags() []cli.Flag {
 	return append(makeFlags(&n.backups.Job),
 		&cli.StringFlag{Name: "backup-to", DefaultText: "no backups", Usage: "folder or bucket (s3://BUCKET/PREFIX) to which to back up regularly; see skein backup", Destination: &n.backupTo, Sources: command.Env("backup-to")},

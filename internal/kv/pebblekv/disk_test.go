@@ -44,13 +44,6 @@ func TestForeignFolder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	dir := t.TempDir() // the inner one is made first
-	for _, at := range []string{filepath.Join(dir, "plc"), dir} {
-		s := openForTest(t, Options{Dir: at, Create: true, Memory: 8 << 20})
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // A floor of free space is never raised in silence.

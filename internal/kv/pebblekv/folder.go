@@ -52,8 +52,7 @@ func look(fs vfs.FS, dir string) (found bool, err error) {
 }
 
 // vacant returns ErrForeign if a folder without a store has anything that an interrupted first
-// start cannot have left. A folder in it may be a store: the only place that a unit or a container
-// can write to may have to hold the copy of the PLC directory, too.
+// start cannot have left.
 func vacant(fs vfs.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -64,7 +63,7 @@ func vacant(fs vfs.FS, dir string) error {
 		case "lost+found", "LOCK", firstManifest, guardFile, guardFile + ".new": // a file system has the first at its root
 			continue
 		}
-		if inner, err := look(fs, fs.PathJoin(dir, name)); !strings.HasPrefix(name, "marker.") && (err != nil || !inner) {
+		if !strings.HasPrefix(name, "marker.") {
 			return fmt.Errorf("%w: %s has %q; name an empty folder, or one that does not exist yet", ErrForeign, dir, name)
 		}
 	}
