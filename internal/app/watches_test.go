@@ -75,8 +75,10 @@ type received struct {
 	at      map[string]int // place of a message in the order of arrival, by id
 	last    int            // place of the last message
 
-	lost     bool // the store was restored: messages come again, in another order
-	restored bool // it has read the set since: what it has may be newer than a message
+	lost     bool            // the store was restored: messages come again, in another order
+	before   int             // messages before that
+	stored   map[string]bool // ids that the restored place has
+	restored bool            // it has read the set since: what it has may be newer than a message
 }
 
 // ServeHTTP receives a message. A moody receiver may not take it, or take it and not say so, or the sender is killed meanwhile.
@@ -122,7 +124,7 @@ func (w *watchWorld) take(id string, m *message) {
 			w.t.Errorf("%s: message %d comes after %d", m.Data.Watch, at, k.last)
 		}
 		w.again++
-		if k.lost {
+		if k.lost && at < k.before && !k.stored[id] {
 			w.known++
 		}
 	} else {
@@ -230,7 +232,11 @@ func TestWatchesLoseNothing(t *testing.T) {
 						case 30:
 							restored = time.Now()
 							tx.Set(key, old[set])
-							w.got["w "+set].lost = true
+							k, p := w.got["w "+set], placeOf(t, old[set])
+							k.lost, k.before, k.stored = true, len(k.at), map[string]bool{}
+							for _, c := range p.Pending {
+								k.stored[c.ID] = true
+							}
 						}
 						return err
 					})
@@ -251,6 +257,13 @@ func TestWatchesLoseNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+func placeOf(t *testing.T, stored []byte) (p place) {
+	if err := json.Unmarshal(stored, &p); err != nil {
+		t.Error(err)
+	}
+	return p
 }
 
 // A line of the file of watches that is wrong is an error that names it.
