@@ -106,18 +106,17 @@ func (s *edges) shownTo(k kinds.Kind, subject dict.ID, since uint64, within func
 		}
 		best = ShownRecord{}
 	}
-	var near Window
-	if since < EndOfTime { // records are most likely soon after it
-		const soon = 1 << 51 // 26 days, as a TID
-		near = Window{From: since, To: min(since+soon, EndOfTime)}
+	var after Window
+	if since < EndOfTime {
+		after = Window{From: since, To: EndOfTime}
 	}
-	scanned := s.eachNaming(k, subject, near, within, actors, func(i int, p Path) bool {
+	scanned := s.eachNaming(k, subject, after, within, actors, func(i int, p Path) bool {
 		if i != at {
 			show()
 			at = i
 		}
 		best.Offer(p, since)
-		return err == nil
+		return err == nil && (after.All() || !after.Has(p)) // the first one in it is shown
 	})
 	if scanned == nil {
 		show()
@@ -131,16 +130,16 @@ const mostHeads = 2048
 
 // eachNaming calls each with the paths of the records by which actors have an edge to subject, within the window of each actor: actor by
 // actor, by path, until each returns false for this actor. It looks the heads of many actors up together. Of actors whose heads do not have all records, it
-// first reads those in the window near, unless that is the zero Window: if it finds some there, each gets no others.
-func (s *edges) eachNaming(k kinds.Kind, subject dict.ID, near Window, within func(i int) Window, actors []dict.ID, each func(i int, p Path) (more bool)) error {
+// first reads those in the window first, unless that is the zero Window: if it finds some there, each gets no others.
+func (s *edges) eachNaming(k kinds.Kind, subject dict.ID, first Window, within func(i int) Window, actors []dict.ID, each func(i int, p Path) (more bool)) error {
 	isSubject := func(id dict.ID) bool { return id == subject }
 	naming := func(i int) error {
 		found := false
 		read := func(w Window) error {
 			return read.RecordsNaming(s.r, k, actors[i], w, isSubject, func(r *format.Record) bool { found = true; return each(i, r.Path) })
 		}
-		if !near.All() && !k.IsLabel() {
-			if err := read(within(i).And(near)); err != nil || found {
+		if !first.All() && !k.IsLabel() {
+			if err := read(within(i).And(first)); err != nil || found {
 				return err
 			}
 		}
