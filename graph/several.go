@@ -68,17 +68,17 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 // isMine reports whether this writer writes a dead letter, and none has before: its row has the number of the writer's partition. The
 // writer of the first partition writes those without an account.
 func (s *cursors) isMine(source string, b *batch.Batch, d *format.DeadLetter) bool {
-	if d.DID == "" || !s.layout.Shared() {
+	if d.DID == "" {
 		return s.ownsPart(0)
 	}
 	c, found := s.CursorOf(source, []byte(d.DID))
 	return s.Owns([]byte(d.DID)) && (!found || c.Future || d.Seq > c.Seq || b.First() == 0)
 }
 
-// beginSource makes the missing cursors of a source before any event is applied, if there are several partitions: lanes commit
+// beginSource makes the missing cursors of a source before any event is applied: lanes commit
 // one after another, and the first lane's cursor must not count for all.
 func (s *cursors) beginSource(ctx context.Context, source string, b *batch.Batch) error {
-	if !s.layout.Shared() || b.First() == 0 || !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.lacksCursor(source) }) {
+	if b.First() == 0 || !slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.lacksCursor(source) }) {
 		return nil
 	}
 	return s.changeCursors(ctx, source, nil, func(l *lane, c *format.CursorRow) {
@@ -103,15 +103,12 @@ func (l *lane) lacksCursor(source string) bool {
 	return false
 }
 
-// pick collects the events of the batch that belong to the lane. If there are several partitions, it leaves out events that the
-// cursor of their partition covers: partitions progress independently.
+// pick collects the events of the batch that belong to the lane. It leaves out events that the cursor of their partition covers:
+// partitions progress independently.
 func (l *lane) pick(source string, b *batch.Batch) {
 	s := l.store
 	l.events = l.events[:0]
-	var cursors []format.CursorRow
-	if s.layout.Shared() {
-		cursors = l.sources[source]
-	}
+	cursors := l.sources[source]
 	passed := int64(0)
 	for i := range b.Events() {
 		e := b.Event(i)

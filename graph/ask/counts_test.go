@@ -24,6 +24,7 @@ func TestActorCounts(t *testing.T) {
 	var b batch.Batch
 	for i := range 3 {
 		did := fmt.Appendf(nil, "did:web:actor%d.example.com", i)
+		b.Seen(format.Seq(i+1), nil)
 		b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: []byte("3kaaaaaaaaaaa"), Data: make([]byte, 32)})
 		for j := range subjects {
 			b.AddPut(1, fmt.Appendf(nil, "k%d", j), subject(j))

@@ -20,12 +20,17 @@ func (l Layout) Shared() bool { return l.Settings.Partitions > 1 }
 // leavesMark precedes the partition and the last member in the key of a leaf. It is above all partitions.
 const leavesMark = 0xff
 
-// appendPart appends a partition, if there are several.
-func (l Layout) appendPart(dst []byte, part uint8) []byte {
+// partWidth is how many bytes a partition takes in a key: none, if there is only one.
+func (l Layout) partWidth() int {
 	if l.Shared() {
-		dst = append(dst, part)
+		return 1
 	}
-	return dst
+	return 0
+}
+
+// appendPart appends a partition.
+func (l Layout) appendPart(dst []byte, part uint8) []byte {
+	return append(dst, part)[:len(dst)+l.partWidth()]
 }
 
 // AppendMembersKey appends the prefix of the keys of the values that have the rows of a set: rows, or their groups.
@@ -39,7 +44,7 @@ func (l Layout) AppendMembersKey(dst []byte, k kinds.Kind, subject dict.ID) []by
 
 // RowsOf returns the bounds of these keys; if there is one for all members, this key, and nil. The key is appended to dst.
 func (l Layout) RowsOf(dst []byte, k kinds.Kind, subject dict.ID) (lo, hi []byte) {
-	if lo = l.AppendMembersKey(dst, k, subject); l.Shared() {
+	if lo = l.AppendMembersKey(dst, k, subject); l.partWidth() > 0 {
 		hi = Leaves(lo)
 	}
 	return lo, hi
@@ -67,7 +72,7 @@ func (l Layout) AppendSetLeafKey(dst []byte, k kinds.Kind, subject, last dict.ID
 // LeavesBeside returns the prefix of the keys of the leaves in the same set and partition as the key of one.
 func (l Layout) LeavesBeside(leaf []byte) []byte {
 	_, n := dict.ReadID(leaf[2:])
-	n += len(l.appendPart([]byte("vk\xff"), 0))
+	n += len("vk\xff") + l.partWidth()
 	return leaf[:n:n]
 }
 
@@ -91,11 +96,11 @@ func (l Layout) ParseSetKey(key []byte) (k kinds.Kind, subject dict.ID, part uin
 	if isLeaf = len(rest) > 0 && rest[0] == leavesMark; isLeaf {
 		rest = rest[1:]
 	}
-	if l.Shared() {
-		if len(rest) == 0 || rest[0] >= l.Settings.Partitions {
+	if w := l.partWidth(); w > 0 {
+		if len(rest) < w || rest[0] >= l.Settings.Partitions {
 			return bad()
 		}
-		part, rest = rest[0], rest[1:]
+		part, rest = rest[0], rest[w:]
 	}
 	if isLeaf {
 		if last, n = dict.ReadID(rest); n == 0 {

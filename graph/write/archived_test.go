@@ -60,8 +60,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		did := func(n int) string { return fmt.Sprintf("did:web:%d.example.com", n) }
 		var b batch.Batch
 		events := 0
-		flush := func(seq format.Seq) {
-			b.Seen(seq, nil)
+		flush := func() {
 			apply(t, s, "archive", &b)
 			b.Reset()
 			events = 0
@@ -69,6 +68,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		account := 0
 		for n := range rows {
 			seq, rev := format.Seq(n+1), dict.AppendTID(nil, uint64(n+1)<<20)
+			b.Seen(seq, nil)
 			if rng.IntN(3) == 0 { // else one more of the same
 				account = rng.IntN(accounts)
 			}
@@ -101,10 +101,11 @@ func TestArchiveInAnyWrites(t *testing.T) {
 				}
 			}
 			if events++; events > rng.IntN(2*most) {
-				flush(seq)
+				flush()
 			}
 		}
-		flush(rows)
+		b.Seen(rows, nil)
+		flush()
 		erase(t, s)
 		for n := range accounts {
 			m := &seam{t, s, did(n), nil, store}

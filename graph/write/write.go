@@ -162,8 +162,8 @@ func (w *Writer) writeCursors(tx kv.Txn, seg *Segment, out *Result) {
 	seq := seg.last()
 	for part := range seg.Parts.Each {
 		c := &out.Cursors[part]
-		if w.Layout.Shared() && c.Seq > seq && !c.Future {
-			continue // this partition is ahead of the others, and stays where it is
+		if c.Seq > seq && !c.Future {
+			continue // this partition is ahead, and stays where it is
 		}
 		c.Live = false
 		if c.Seq = seq; seg.Whole {
