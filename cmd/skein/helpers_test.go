@@ -57,6 +57,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// stuck is a command that never stops after a signal.
+func stuck() {
+	command.MostStopping = 100 * time.Millisecond
+	ctx := new(command.Stopping).Listen(os.Stderr)
+	fmt.Println("listening")
+	<-ctx.Done()
+	select {} // the store does not answer
+}
+
 // backupPassword is the password of secret keys that sign the tests' backups. The commands read it from the
 // environment, which tests that run at the same time share.
 const backupPassword = "of a test"

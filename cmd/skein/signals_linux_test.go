@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -16,15 +15,6 @@ import (
 	"skein.blue/internal/command"
 	"skein.blue/internal/sim/harness"
 )
-
-// stuck is a command that never stops after a signal.
-func stuck() {
-	command.MostStopping = 100 * time.Millisecond
-	ctx := new(command.Stopping).Listen(os.Stderr)
-	fmt.Println("listening")
-	<-ctx.Done()
-	select {} // the store does not answer
-}
 
 // SIGHUP does not end a daemon. It stops a replay cleanly.
 func TestHangup(t *testing.T) {

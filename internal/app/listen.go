@@ -5,19 +5,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"syscall"
 
 	"skein.blue/internal/clients"
 )
-
-// openFiles returns how many file descriptors this process may open.
-func openFiles() int {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024
-	}
-	return int(min(limit.Cur, 1<<20))
-}
 
 // descriptors divides the process's file descriptors: up to half for the store's tables, a quarter
 // for clients, a sixteenth for operators. The rest is for logs, manifests, and the connection to

@@ -3,7 +3,11 @@ package app
 import (
 	"cmp"
 	"os"
+	"path"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // DefaultMemory returns the default memory budget in bytes: an eighth of the memory available to
@@ -14,6 +18,32 @@ func DefaultMemory() int64 { return max(min(AvailableMemory()/8, 1<<30), 64<<20)
 // limit of its control groups at any depth (systemd's MemoryMax, a container's limit).
 func AvailableMemory() int64 {
 	return min(groupMemory("/", cmp.Or(systemMemory(), 4<<30)), 1<<50)
+}
+
+// groupMemory returns the tightest limit of the process's control groups below a root folder, at most
+// most. In a container, the folders of the outer groups are missing, and the mount point has the limit. Only Linux has groups.
+func groupMemory(root string, most int64) int64 {
+	groups, _ := os.ReadFile(path.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(groups)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, ok := strings.Cut(rest, ":")
+		folder, file := "sys/fs/cgroup", "memory.max"
+		if slices.Contains(strings.Split(controllers, ","), "memory") { // version 1
+			folder, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		} else if !ok || controllers != "" {
+			continue
+		}
+		for group = path.Join("/", group); ; group = path.Dir(group) {
+			limit, err := os.ReadFile(path.Join(root, folder, group, file))
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && bad == nil && n > 0 {
+				most = min(most, n)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return most
 }
 
 // Budget divides the memory of a process, in bytes, between its users.

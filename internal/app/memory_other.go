@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !windows
 
 package app
 
@@ -9,6 +9,3 @@ func systemMemory() int64 {
 	n, _ := unix.SysctlUint64("hw.memsize") // of macOS
 	return int64(n)
 }
-
-// groupMemory returns most: there are no control groups.
-func groupMemory(_ string, most int64) int64 { return most }

@@ -3,11 +3,8 @@ package pebblekv
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -85,26 +82,10 @@ func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	switch {
 	case err == nil:
 		return l, nil
-	case errors.Is(err, syscall.EAGAIN):
+	case errors.Is(err, held):
 		return nil, fmt.Errorf("pebblekv: %s: %w", dir, kv.ErrLocked)
 	case errors.Is(err, os.ErrPermission):
 		return nil, forbidden(dir, err)
 	}
 	return nil, fmt.Errorf("pebblekv: locking %s: %w", dir, err)
-}
-
-// disk is the machine's file system. It locks the folder of a lock file instead of the file, so that deleting the file
-// does not unlock the store, and a folder that is mounted read-only can be locked.
-type disk struct{ vfs.FS }
-
-// Lock implements vfs.FS.
-func (disk) Lock(name string) (io.Closer, error) {
-	f, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

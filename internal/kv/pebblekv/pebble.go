@@ -251,7 +251,7 @@ func (s *Store) awaitSpace(ctx context.Context) error {
 const spaceEvery = 100 * time.Millisecond
 
 // isFull reports whether a write failed because the disk, or the user's quota on it, is full.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func isFull(err error) bool { return vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT) }
 
 // A batch allocates memory in advance: as much as the previous batch needed, but at most
 // maxBatchHint.
