@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -107,7 +108,8 @@ func examples(n *demo.Network, h *demo.Highlights) []page.Example {
 
 // tour waits until the past is indexed, then asks queries.
 func tour(ctx context.Context, e *command.Environment, x *app.Index, base string, n *demo.Network, relay *demo.Relay, found *atomic.Pointer[demo.Highlights]) error {
-	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\n", base)
+	folder, _ := os.Getwd()
+	fmt.Fprintf(e.Stdout, "Indexing a small made-up network. Watch it and query it at\n\n    %s/\n\nor with the commands below, in a second terminal, in %s\n\n", base, folder)
 	var about demo.Highlights
 	select {
 	case about = <-relay.Past():
@@ -120,23 +122,35 @@ func tour(ctx context.Context, e *command.Environment, x *app.Index, base string
 			return nil //nolint:nilerr // the demo was ended
 		}
 	}
-	server := ""
+	program := started(os.Args[0])
+	ask := program + " query "
 	if base != "http://127.0.0.1:3210" { // skein query's default
-		server = "--server " + base + " "
+		ask += "--server " + base + " "
 	}
 	questions := examples(n, &about)
 	for _, q := range questions[:len(questions)-2] {
-		if err := show(ctx, e, n, base, server, q.Title, q.Q); err != nil {
+		if err := show(ctx, e, n, base, ask, q.Title, q.Q); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(e.Stdout, "To run the programs in examples/ against this demo, set A=%s L=%s\n\n", about.Stars[0], about.List)
-	fmt.Fprintln(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For the real network: skein serve")
+	fmt.Fprintf(e.Stdout, "The demo runs until Ctrl-C and leaves nothing behind. For your part of the real network:\n    %s serve --around @YOU.bsky.social\n", program)
 	return e.OutputError() // set if the reader is gone
 }
 
+// started returns the command that starts this program again: "go run ./cmd/skein" if Go built it for that.
+func started(program string) string {
+	if !strings.Contains(program, "go-build") { // Go's folder of such programs
+		return program
+	}
+	if cgo, set := os.LookupEnv("CGO_ENABLED"); set {
+		return "CGO_ENABLED=" + cgo + " go run ./cmd/skein" // with another value, Go would compile everything again
+	}
+	return "go run ./cmd/skein"
+}
+
 // show asks a query, and prints it, the command that asks it, and the first results.
-func show(ctx context.Context, e *command.Environment, n *demo.Network, base, server, title, expr string) error {
+func show(ctx context.Context, e *command.Environment, n *demo.Network, base, ask, title, expr string) error {
 	q := questionOf(expr, 3)
 	q.params.Set("limit", "3")
 	began := time.Now()
@@ -145,7 +159,7 @@ func show(ctx context.Context, e *command.Environment, n *demo.Network, base, se
 		return err
 	}
 	took := time.Since(began)
-	fmt.Fprintf(e.Stdout, "%s\n    skein query %s'%s'\n", title, server, expr)
+	fmt.Fprintf(e.Stdout, "%s\n    %s'%s'\n", title, ask, expr)
 	for _, did := range a.Members {
 		fmt.Fprintf(e.Stdout, "      %s  @%s\n", did, n.Handle(did))
 	}

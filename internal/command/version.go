@@ -39,21 +39,14 @@ func Version() string {
 // about it.
 func UserAgent() string { return "skein/" + Version() + " (+" + outward.Page + ")" }
 
-// Commit returns the commit that the binary was built from, if the linker or Go recorded it.
+// Commit returns the commit that the binary was built from: the linker's, or Go's version of the module, which has its time and
+// the beginning of its hash.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if revision != "" || !ok {
 		return cmp.Or(revision, "unknown")
 	}
-	settings := map[string]string{}
-	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
-	}
-	rev := cmp.Or(settings["vcs.revision"], "unknown")
-	if settings["vcs.modified"] == "true" {
-		rev += " (with local changes)"
-	}
-	return rev
+	return info.Main.Version
 }
 
 // VersionCommand prints the version.
