@@ -119,7 +119,12 @@ func TestAround(t *testing.T) {
 	d.stop()
 
 	whole, stream := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "stream")
-	run(t, 0, "done: ", append([]string{"backfill", "--store", whole}, source...)...)
+	d = serveDaemon(t, nil, append([]string{"--store", whole, "--cursor", fmt.Sprint(past)}, source...)...)
+	eventually(t, time.Minute, "all repos are fetched", func() bool { // which can begin once the stream is live
+		code, out, _ := skein(t, "backfill", "--admin", d.admin)
+		return code == 0 && strings.HasPrefix(out, "done: ")
+	})
+	d.stop()
 	run(t, 0, "", "replay", "--store", stream, "--relay", "ws://"+address, "--cursor", fmt.Sprint(past), "--until", fmt.Sprint(past+events))
 	truth, heard := holdingsOf(t, whole), holdingsOf(t, stream)
 	check := func(center string) (members int, others int) {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,35 +32,27 @@ type past struct {
 }
 
 func backfillCommand(e *command.Environment) *cli.Command {
-	h := &here{network: newNetwork()}
 	var a admin
 	var p past
 	flags := append([]cli.Flag{
-		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the work is done", Destination: &p.Archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the daemon runs", Destination: &p.Archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
 		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.Hosts},
 		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated", Destination: &p.dids},
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},
-		relayFlag(h.network),
 	}, a.flags("admin URL of the daemon that does the work")...)
-	flags = append(append(flags, verifyFlags(h.network)...), command.StoreFlags(e, &h.store)...)
 	return &cli.Command{
 		Name:  "backfill",
-		Usage: "add older records from an archive, from hosts, or from single repos or files: by a running daemon, or with --store in this process",
+		Usage: "add older records from an archive, from hosts, or from single repos or files: makes a running daemon do the work",
 		Flags: flags,
-		Action: func(ctx context.Context, c *cli.Command) (err error) {
-			if err := p.check(); err != nil {
+		Action: func(ctx context.Context, _ *cli.Command) error {
+			err := p.check()
+			if err == nil {
+				err = a.read()
+			}
+			if err != nil {
 				return err
 			}
-			if !c.IsSet("store") {
-				if err := a.read(); err != nil {
-					return err
-				}
-				return runBackfill(ctx, e, &a, &p)
-			}
-			if err := h.open(ctx, e, &p); err != nil {
-				return err
-			}
-			return errors.Join(runBackfill(ctx, e, h, &p), h.close(ctx))
+			return a.backfill(ctx, e, &p)
 		},
 	}
 }
@@ -111,12 +103,12 @@ func carFiles(names []string) (all []string, err error) {
 	return all, nil
 }
 
-// runBackfill reads the files, one by one, then begins the rest and shows its progress. It prints the error of a file
+// backfill sends the files, one by one, then begins the rest and shows its progress. It prints the error of a file
 // that fails, and goes on.
-func runBackfill(ctx context.Context, e *command.Environment, w worker, p *past) error {
+func (a *admin) backfill(ctx context.Context, e *command.Environment, p *past) error {
 	failed := 0
 	for _, name := range p.cars {
-		placed, err := placeFile(ctx, w, name)
+		placed, err := a.car(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -128,10 +120,10 @@ func runBackfill(ctx context.Context, e *command.Environment, w worker, p *past)
 		}
 	}
 	if p.Repos || p.Archive != "" || len(p.Hosts)+len(p.dids) > 0 {
-		if err := w.begin(ctx, p); err != nil {
+		if err := a.begin(ctx, p); err != nil {
 			return err
 		}
-		if err := follow(ctx, e, w, p); err != nil {
+		if err := a.follow(ctx, e, p); err != nil {
 			return err
 		}
 	}
@@ -141,26 +133,40 @@ func runBackfill(ctx context.Context, e *command.Environment, w worker, p *past)
 	return nil
 }
 
-func placeFile(ctx context.Context, w worker, name string) (backfill.Placed, error) {
+// begin makes the daemon begin to fetch what is named.
+func (a *admin) begin(ctx context.Context, p *past) error {
+	var st backfill.Status // decoding it proves that a skein answered
+	if len(p.dids) > 0 {
+		if err := a.post(ctx, "/resync", map[string]any{"dids": p.dids}, &st); err != nil || len(p.Hosts) == 0 {
+			return err
+		}
+	}
+	return a.post(ctx, "/backfill", p, &st)
+}
+
+// car sends a file to the daemon.
+func (a *admin) car(ctx context.Context, name string) (p backfill.Placed, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return backfill.Placed{}, err
+		return p, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	return w.car(ctx, bufio.NewReaderSize(f, 1<<20))
+	err = a.ask(ctx, http.MethodPost, "/car", f, &p)
+	return p, err
 }
 
 // follow shows the progress of the work until it ends: a changing line on a terminal, else a
 // line every minute.
-func follow(ctx context.Context, e *command.Environment, w worker, p *past) error {
+func (a *admin) follow(ctx context.Context, e *command.Environment, p *past) error {
 	const every = 500 * time.Millisecond
 	said := time.Time{}
 	bar := e.Progress("", 0)
 	defer bar.End()
 	for {
-		st, err := w.status(ctx)
+		var st backfill.Status
+		err := a.ask(ctx, http.MethodGet, "/backfill", nil, &st)
 		if ctx.Err() != nil {
-			return errors.New("interrupted; what was fetched is kept, and the same command resumes. A daemon goes on: see /backfill on its admin listener")
+			return errors.New("interrupted; the daemon goes on: see /backfill on its admin listener")
 		} else if err != nil {
 			return err
 		}
@@ -187,7 +193,7 @@ func follow(ctx context.Context, e *command.Environment, w worker, p *past) erro
 			said = time.Now()
 			fmt.Fprintln(e.Stderr, line)
 		}
-		_ = outward.Wait(ctx, every) // w.status is asked once more when ctx has ended
+		_ = outward.Wait(ctx, every) // the status is asked for once more when ctx has ended
 	}
 }
 

@@ -754,9 +754,12 @@ func TestPrivateHosts(t *testing.T) {
 	}
 	before := w.hosts[0].requests.Load()
 	x := w.index(newStore(), func(o *Options) {
-		o.AllowPrivateHosts, o.TrustHosts, o.Hosts = false, false, []string{w.hosts[1].srv.URL}
+		o.AllowPrivateHosts, o.TrustHosts, o.Relay = false, false, w.hosts[1].srv.URL
 	})
-	// One repo is on a host that the operator named, and that redirects to a private one. The
+	x.m.queue.mu.Lock()
+	x.m.queue.named[w.hosts[1].srv.URL] = true
+	x.m.queue.mu.Unlock()
+	// One repo is on a host that the operator named and configured, and that redirects to a private one. The
 	// other was listed by a stranger, which is therefore not asked for the repo; its DID
 	// document names an http address, which is valid only in a private network.
 	var listed batch.Batch

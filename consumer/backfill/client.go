@@ -32,10 +32,10 @@ type client struct {
 }
 
 // newClient returns a client. Its HTTP client is for addresses from strangers, that is, from DID
-// documents and redirects. It also connects to private addresses if the operator named them.
+// documents and redirects. It also connects to private addresses that the operator configured.
 func newClient(o *Options) *client {
 	hc := outward.NewClient(outward.Options{
-		Trusted: append([]string{o.PLC, o.Relay}, o.Hosts...), AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
+		Trusted: []string{o.PLC, o.Relay}, AllowPrivate: o.AllowPrivateHosts, HeaderTimeout: o.HeaderTimeout, PerHost: o.PerHost,
 	})
 	hc.Transport = outward.Paced(hc.Transport, outward.Pace{Bytes: int64(float64(o.MinRate) * o.IdleTimeout.Seconds()), Within: o.IdleTimeout})
 	return &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc)}

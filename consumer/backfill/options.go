@@ -27,8 +27,6 @@ type Options struct {
 	PLC string
 	// LookUps admits look-ups of DID documents. nil means one of the Manager's own.
 	LookUps *identities.Broker
-	// Hosts are PDSes that the operator named.
-	Hosts []string
 	// AllowPrivateHosts also allows hosts with loopback and private addresses.
 	AllowPrivateHosts bool
 	// Verifier, if set, checks the signature of every repo.
@@ -127,9 +125,6 @@ func (o *Options) defaults() {
 	o.Metrics = cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry(), func() Status { return Status{} }))
 	o.PLC = strings.TrimSuffix(cmp.Or(o.PLC, identity.DefaultPLCURL), "/")
 	o.Relay = HTTPAddress(o.Relay)
-	for i := range o.Hosts {
-		o.Hosts[i] = HTTPAddress(o.Hosts[i])
-	}
 }
 
 // HTTPAddress returns the HTTP address of a relay or host: https:// unless s names another

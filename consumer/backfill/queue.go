@@ -28,9 +28,6 @@ type Queue struct {
 func NewQueue(o Options) *Queue {
 	o.defaults()
 	q := &Queue{o: o, wake: make(chan struct{}, 1), named: map[string]bool{}}
-	for _, h := range o.Hosts {
-		q.named[h] = true
-	}
 	q.empty()
 	return q
 }
