@@ -128,38 +128,27 @@ func TestCheckoutWholeGroups(t *testing.T) {
 	}
 }
 
-// TestDraw: a writer draws only shards of its range and partition. It starts at its previous
-// shard, and draws every shard of a small range.
+// TestDraw: a writer draws only shards of its partition, and every one of few before any repeats.
 func TestDraw(t *testing.T) {
-	for _, c := range []struct {
-		settings    dict.Settings
-		first, last uint32
-	}{
-		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 1}, 0, 255},
-		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 1}, 7, 7},
-		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 4}, 10, 40},
-		{dict.Settings{ShardBits: 8, LeaseSize: 16, Partitions: 64}, 128, 255},
-		{dict.Settings{ShardBits: 32, LeaseSize: 16, Partitions: 64}, 1 << 31, 1<<32 - 1},
+	for _, settings := range []dict.Settings{
+		{ShardBits: 8, LeaseSize: 16, Partitions: 1},
+		{ShardBits: 1, LeaseSize: 16, Partitions: 2},
+		{ShardBits: 8, LeaseSize: 16, Partitions: 64},
+		{ShardBits: 32, LeaseSize: 16, Partitions: 64},
 	} {
-		p := &leaser{settings: c.settings, shards: dict.ShardRange{First: c.first, Last: c.last}}
-		for part := range c.settings.Partitions {
+		p := &leaser{settings: settings}
+		for part := range settings.Partitions {
 			met := map[uint32]bool{}
-			start := rand.Uint64() >> 1
-			for n := range uint64(300) {
-				shard := p.draw(part, start+n)
-				if shard < c.first || shard > c.last || shard%uint32(c.settings.Partitions) != uint32(part) {
-					t.Fatalf("%+v: partition %d draws the shard %d", c, part, shard)
+			start, all := rand.Uint64(), min(300, 1<<settings.ShardBits/uint64(settings.Partitions))
+			for n := range all {
+				shard := p.draw(part, start, n)
+				if settings.ShardBits < 32 && shard >= 1<<settings.ShardBits || shard%uint32(settings.Partitions) != uint32(part) {
+					t.Fatalf("%v: partition %d draws the shard %d", settings, part, shard)
 				}
 				met[shard] = true
 			}
-			all := 0
-			for s := uint64(c.first); s <= uint64(c.last) && all < 300; s++ {
-				if s%uint64(c.settings.Partitions) == uint64(part) {
-					all++
-				}
-			}
-			if len(met) != all {
-				t.Errorf("%+v: partition %d draws %d shards of %d", c, part, len(met), all)
+			if len(met) != int(all) {
+				t.Errorf("%v: partition %d draws %d shards of %d", settings, part, len(met), all)
 			}
 		}
 	}
@@ -168,13 +157,10 @@ func TestDraw(t *testing.T) {
 // TestHome: leases come from the home shard, one block after another, also after a restart.
 func TestHome(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	o := Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 16, Partitions: 1}, Shards: &dict.ShardRange{First: 500, Last: 510}}
+	o := Options{Settings: dict.Settings{ShardBits: 10, LeaseSize: 16, Partitions: 1}}
 	home, next := uint32(0), map[dict.Namespace]uint64{}
 	for life := range 4 {
-		p, err := newLeaser(store, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := newLeaser(store, o)
 		for _, ns := range dict.Namespaces {
 			for range 3 {
 				l, err := p.lease(t.Context(), p.alloc[ns][0])
@@ -184,20 +170,12 @@ func TestHome(t *testing.T) {
 				if life == 0 && next[ns] == 0 && ns == dict.DID {
 					home = o.Settings.Shard(l.next)
 				}
-				if l.next != o.Settings.Start(home, next[ns]) || home < 500 || home > 510 || l.size() != 16 {
+				if l.next != o.Settings.Start(home, next[ns]) || l.size() != 16 {
 					t.Fatalf("life %d: %s leases %d to %d, want block %d of %d", life, ns, l.next, l.end, next[ns], home)
 				}
 				next[ns]++
 			}
 		}
-	}
-	o.Shards = &dict.ShardRange{First: 0, Last: 9} // the home is not among them
-	p, err := newLeaser(store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if l, err := p.lease(t.Context(), p.alloc[dict.DID][0]); err != nil || o.Settings.Shard(l.next) > 9 || o.Settings.Block(l.next) != 0 {
-		t.Errorf("%+v, %v", l, err)
 	}
 }
 
@@ -227,12 +205,6 @@ func TestLeaseRefuses(t *testing.T) {
 		commits := store.Counts().Commits
 		if err := in.Prepare(t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), c.says) || store.Counts().Commits != commits {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-	store := memkv.Open(memkv.Options{Merger: Merger{}})
-	for _, bad := range []dict.ShardRange{{First: 1, Last: 0}, {First: 0, Last: 2}} {
-		if _, err := Open(t.Context(), store, Options{Settings: settings, Shards: &bad}); !errors.Is(err, dict.ErrSettings) {
-			t.Errorf("shards %s: %v", bad, err)
 		}
 	}
 }

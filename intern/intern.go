@@ -26,8 +26,6 @@ type Options struct {
 	FilterFile string
 	// Owner names this writer in its leases, for example by host and process.
 	Owner string
-	// Shards confines this writer to a range of shards. nil means all.
-	Shards *dict.ShardRange
 	// Slot returns the first of this writer's partitions, which may change. nil: 0.
 	Slot func() uint8
 	// Logger may be nil.
@@ -68,10 +66,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 	if err := o.Settings.Check(); err != nil {
 		return nil, err
 	}
-	leases, err := newLeaser(store, o)
-	if err != nil {
-		return nil, err
-	}
+	leases := newLeaser(store, o)
 	if o.Settings.Partitions > 1 {
 		return newClaimer(leases, newCache(o.CacheBytes)), nil
 	}

@@ -20,7 +20,6 @@ type leaser struct {
 	store    kv.Store
 	settings dict.Settings
 	owner    string
-	shards   dict.ShardRange
 	slot     func() uint8
 	alloc    [len(dict.Namespaces) + 1][]*allocator // by Namespace and partition
 
@@ -29,22 +28,18 @@ type leaser struct {
 	background sync.WaitGroup
 }
 
-func newLeaser(store kv.Store, o Options) (*leaser, error) {
-	shards, err := o.Shards.Check(o.Settings)
-	if err != nil {
-		return nil, err
-	}
+func newLeaser(store kv.Store, o Options) *leaser {
 	if o.Slot == nil {
 		o.Slot = func() uint8 { return 0 }
 	}
-	p := &leaser{store: store, settings: o.Settings, owner: o.Owner, shards: shards, slot: o.Slot}
+	p := &leaser{store: store, settings: o.Settings, owner: o.Owner, slot: o.Slot}
 	p.open, p.end = context.WithCancel(context.Background())
 	for _, ns := range dict.Namespaces {
 		for part := range o.Settings.PartitionsOf(ns) {
 			p.alloc[ns] = append(p.alloc[ns], &allocator{leases: p, ns: ns, part: part})
 		}
 	}
-	return p, nil
+	return p
 }
 
 // inBackground runs fn until close, even after ctx ends.
@@ -74,14 +69,11 @@ func (p *leaser) close() (settled bool) {
 // draws is the number of shards that pickBlock tries.
 const draws = 64
 
-// draw returns a shard of the range whose number, modulo the partitions, is part. n counts up
-// from a random start, so in a small range every shard is drawn once before any repeats.
-func (p *leaser) draw(part uint8, n uint64) uint32 {
+// draw returns the n-th of the shards whose number, modulo the partitions, is part, in a sequence from a
+// random start that has all of them, a power of two, before any repeats.
+func (p *leaser) draw(part uint8, start, n uint64) uint32 {
 	parts := uint64(p.settings.Partitions)
-	first := uint64(p.shards.First)
-	first += (uint64(part) + parts - first%parts) % parts
-	count := (uint64(p.shards.Last)-first)/parts + 1
-	return uint32(first + n%count*parts)
+	return uint32(uint64(part) + (start+n*0x9e3779b97f4a7c15)%(1<<p.settings.ShardBits/parts)*parts)
 }
 
 // lease takes the next block of the home shard, in a separate transaction. It draws another
@@ -137,13 +129,9 @@ func (p *leaser) holds(tx kv.Txn, l *dict.Lease) (bool, error) {
 
 func (p *leaser) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, block uint64, err error) {
 	limit := p.settings.Blocks()
-	start := rand.Uint64() >> 1
+	start := rand.Uint64()
 	for draw := range uint64(draws) {
-		at := start + draw
-		if draws < p.settings.ShardsOf(p.shards) {
-			at = rand.Uint64() >> 1
-		}
-		shard = p.draw(a.part, at)
+		shard = p.draw(a.part, start, draw)
 		switch {
 		case draw > 0 || redraw:
 		case a.hasShard:
@@ -177,8 +165,7 @@ func (p *leaser) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, 
 		}
 		return shard, block, nil
 	}
-	return 0, 0, fmt.Errorf("%w: no free block in %d draws among the shards %s, each with %d blocks of %d ids",
-		ErrExhausted, draws, p.shards, limit, p.settings.LeaseSize)
+	return 0, 0, fmt.Errorf("%w: no free block in %d draws of shards, each with %d blocks of %d ids", ErrExhausted, draws, limit, p.settings.LeaseSize)
 }
 
 // home returns the shard of the last lease of an earlier run. Without one it returns the home
@@ -190,10 +177,8 @@ func (p *leaser) home(tx kv.Txn, a *allocator, drawn uint32) (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		if ok && len(v) == 4 {
-			if shard := binary.BigEndian.Uint32(v); shard >= p.shards.First && shard <= p.shards.Last {
-				return shard, nil
-			}
+		if ok && len(v) == 4 && binary.BigEndian.Uint32(v)>>p.settings.ShardBits == 0 {
+			return binary.BigEndian.Uint32(v), nil
 		}
 	}
 	return drawn, nil

@@ -67,11 +67,7 @@ func testManyIDs(t *testing.T, store kv.Store) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 1))
 			for life := 0; count.Load() < *idsCount; life++ {
-				in, err := newLeaser(store, Options{Settings: settings, Owner: fmt.Sprintf("%d.%d", w, life), Slot: slotOf(uint8(w))})
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				in := newLeaser(store, Options{Settings: settings, Owner: fmt.Sprintf("%d.%d", w, life), Slot: slotOf(uint8(w))})
 				a := in.alloc[dict.URI][0]
 				d := checkout{a: a}
 				for range 1 + rng.IntN(60) {

@@ -18,8 +18,8 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
-	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/oracle"
 )
 
@@ -239,7 +239,12 @@ func (n *network) other() *network {
 // world opens an index, with the same id for each string.
 func (n *network) world() *world {
 	n.t.Helper()
-	w := newWorldOn(n.t, nil, memory(write.Limits{Row: 6, Chunk: 4}), graph.Options{Kinds: usualPosts(n.t), Intern: intern.Options{Shards: &dict.ShardRange{First: 1, Last: 1}}})
+	store := memory(write.Limits{Row: 6, Chunk: 4})
+	home := func(tx kv.Txn) error { tx.Set([]byte{dict.KeyHome, byte(dict.DID)}, []byte{0, 0, 0, 1}); return nil }
+	if err := store.Update(n.t.Context(), home); err != nil {
+		n.t.Fatal(err)
+	}
+	w := newWorldOn(n.t, nil, store, graph.Options{Kinds: usualPosts(n.t)})
 	var all []batch.Label
 	for i, s := range slices.Concat(n.accounts, n.posts, n.lists, n.own) {
 		l := batch.Label{Labeler: oracle.Labelers[0], Value: "spam", Subject: s}

@@ -101,8 +101,6 @@ func TestExitCodes(t *testing.T) {
 		{64, "three slashes", "check --store fdb://nowhere"},
 		{64, "prefix", "serve --store fdb:///nowhere/fdb.cluster?prefix=a/b"},
 		{64, "skein serve has no flag --partition", "serve --store STORE --partition 0/2"},
-		{64, "shards=5-4", "serve --store STORE --ids shards=5-4"},
-		{64, "the store has 0-16383", "serve --store STORE --ids shards=0-16384"},
 		{64, "lease=3", "serve --store STORE --ids lease=3"},
 		{64, "bits=33", "serve --store STORE --ids bits=33"},
 		{64, "leases of 4096", "serve --store STORE --ids bits=14,lease=4096"},

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/sets"
 )
 
@@ -21,8 +22,17 @@ func TestOneRowInOneWrite(t *testing.T) {
 	store := memory(smallLimits)
 	seq := 0
 	rkey := func(n int) []byte { return rkeyAt(uint64(1_700_000_000_000_000 + n*1_000_000)) }
-	follow := func(first, last, rev int, subject string, shards *dict.ShardRange) {
-		s := open(t, store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test", Shards: shards}, Lanes: 1, Beat: 20 * time.Millisecond})
+	follow := func(first, last, rev int, subject string, homes ...byte) {
+		for part, home := range homes {
+			err := store.Update(t.Context(), func(tx kv.Txn) error {
+				tx.Set([]byte{dict.KeyHome, byte(dict.DID), byte(part), 0}, []byte{0, 0, 0, home})
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := open(t, store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Lanes: 1, Beat: 20 * time.Millisecond})
 		var b batch.Batch
 		for i := first; i < last; i++ {
 			seq++
@@ -47,8 +57,8 @@ func TestOneRowInOneWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	follow(0, 8, 1, "did:web:other.example.com", &dict.ShardRange{First: 0, Last: 1})
-	follow(8, 60, 1, "did:web:other.example.com", &dict.ShardRange{First: 2, Last: 3})
-	follow(0, 60, 2, "did:web:popular.example.com", nil)
+	follow(0, 8, 1, "did:web:other.example.com", 0, 1)
+	follow(8, 60, 1, "did:web:other.example.com", 2, 3)
+	follow(0, 60, 2, "did:web:popular.example.com")
 	verify(t, store)
 }

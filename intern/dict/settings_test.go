@@ -117,44 +117,6 @@ func TestSettingsChecked(t *testing.T) {
 	}
 }
 
-// TestShardRanges: a range of shards needs at least one for each partition.
-func TestShardRanges(t *testing.T) {
-	for seed := range uint64(3000) {
-		rng := rand.New(rand.NewPCG(seed, 2))
-		s := Settings{ShardBits: uint8(1 + rng.IntN(9)), LeaseSize: 1, Partitions: 1 << rng.IntN(7), Group: 1}
-		if s.Check() != nil {
-			continue
-		}
-		count := uint32(1) << s.ShardBits
-		g := ShardRange{rng.Uint32N(count + 2), rng.Uint32N(count + 2)}
-		// Count the shards of each partition one by one.
-		of := make([]uint64, s.Partitions)
-		for shard := g.First; shard <= g.Last; shard++ {
-			of[shard%uint32(s.Partitions)]++
-		}
-		want := g.First <= g.Last && g.Last < count && slices.Min(of) > 0
-		got, err := g.Check(s)
-		// A range that begins in the middle gives each partition one more or less.
-		if (err == nil) != want || err != nil && !errors.Is(err, ErrSettings) || want && got != g {
-			t.Fatalf("%v, shards %v: %v, %v; partitions have %v", s, g, got, err, of)
-		}
-		if n := s.ShardsOf(g); want && (n < 1 || n > slices.Min(of)) {
-			t.Fatalf("%v, shards %v: %d for each partition, which have %v", s, g, n, of)
-		}
-		var none *ShardRange
-		if all, err := none.Check(s); err != nil || all != (ShardRange{0, count - 1}) {
-			t.Fatalf("%v: all shards are %v, %v", s, all, err)
-		}
-	}
-	var none *ShardRange
-	if all, err := none.Check(Settings{32, 1, 64, 1}); err != nil || all != (ShardRange{0, 1<<32 - 1}) || all.String() != "0-4294967295" {
-		t.Errorf("all shards are %v, %v", all, err)
-	}
-	if n := (Settings{32, 1, 64, 1}).ShardsOf(ShardRange{0, 1<<32 - 1}); n != 1<<26 {
-		t.Errorf("%d shards for each partition", n)
-	}
-}
-
 // TestPartitionsOfDIDs: DIDs spread evenly over the partitions; text and packed form agree; and
 // fewer partitions are unions of more.
 func TestPartitionsOfDIDs(t *testing.T) {

@@ -87,7 +87,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	fenced := make(chan error, 1)
 	options := graph.Options{
 		Intern: intern.Options{
-			Settings: o.Settings, Shards: o.Shards,
+			Settings:   o.Settings,
 			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(),
 		},
 		Kinds:      o.Kinds,

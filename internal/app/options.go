@@ -90,17 +90,15 @@ func (o *StoreOptions) AddKinds(lines string) error {
 	return err
 }
 
-// ParseIDs sets Settings and Shards, from bits=N,lease=N,shards=N-N. Each may be left out.
+// ParseIDs sets Settings from bits=N,lease=N. Each may be left out.
 func (o *StoreOptions) ParseIDs(s string) error {
 	for part := range strings.SplitSeq(s, ",") {
-		bits, lease, shards := &o.Settings.ShardBits, &o.Settings.LeaseSize, new(dict.ShardRange)
+		bits, lease := &o.Settings.ShardBits, &o.Settings.LeaseSize
 		switch {
 		case scan(part, "bits=%d", bits) && *bits >= 1 && *bits <= 32:
 		case scan(part, "lease=%d", lease) && *lease >= 1 && *lease <= dict.MaxLeaseSize && *lease&(*lease-1) == 0:
-		case scan(part, "shards=%d-%d", &shards.First, &shards.Last) && shards.First <= shards.Last:
-			o.Shards = shards
 		default:
-			return fmt.Errorf("%q: expected bits=14 (1 to 32), lease=%d (a power of two up to that) or shards=0-127, separated by commas", part, dict.MaxLeaseSize)
+			return fmt.Errorf("%q: expected bits=14 (1 to 32), lease=%d (a power of two up to that), or both with a comma", part, dict.MaxLeaseSize)
 		}
 	}
 	return nil

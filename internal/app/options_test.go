@@ -13,24 +13,22 @@ import (
 // The text of --ids sets what it names, and nothing else; that of a size has a unit, or none.
 func TestOptionsFromText(t *testing.T) {
 	for text, want := range map[string]string{
-		"bits=12":                          "12 0 <nil>",
-		"lease=4096":                       "0 4096 <nil>",
-		"shards=0-127":                     "0 0 0-127",
-		"shards=5-5,lease=65536,bits=32":   "32 65536 5-5",
-		"bits=14,lease=65536,shards=0-127": "14 65536 0-127",
+		"bits=12":             "12 0",
+		"lease=4096":          "0 4096",
+		"lease=65536,bits=32": "32 65536",
 	} {
 		var o app.StoreOptions
 		var got string
 		if err := o.ParseIDs(text); err != nil {
 			got = err.Error()
 		} else {
-			got = fmt.Sprint(o.Settings.ShardBits, o.Settings.LeaseSize, o.Shards)
+			got = fmt.Sprint(o.Settings.ShardBits, o.Settings.LeaseSize)
 		}
 		if got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "bits=0", "bits", "bits=33", "bits=12x", "lease=65537", "lease=131072", "lease=-1", "shards=9-8", "shards=1", "shards=0-4294967296", "more=1"} {
+	for _, text := range []string{"", "bits=0", "bits", "bits=33", "bits=12x", "lease=65537", "lease=131072", "lease=-1", "more=1"} {
 		if err := new(app.StoreOptions).ParseIDs(text); err == nil || !strings.HasPrefix(err.Error(), strconv.Quote(text)+": expected bits=14") {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -38,9 +38,8 @@ type StoreOptions struct {
 	// Settings configure a new store. Settings that are not zero must match those of an
 	// existing one.
 	Settings dict.Settings
-	// Joins says to share a store on FoundationDB with other processes that write it (graph.Options). It draws ids from Shards.
-	Joins  bool
-	Shards *dict.ShardRange
+	// Joins says to share a store on FoundationDB with other processes that write it (graph.Options).
+	Joins bool
 	// Kinds are indexed in addition to the built-in ones (graph.Options).
 	Kinds []kinds.Info
 	// Backfill says how to fetch whole repos. nil: no repo is fetched, and repos with missed
