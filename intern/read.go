@@ -2,6 +2,7 @@ package intern
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 
@@ -136,75 +137,41 @@ func idIn(key, value []byte) (dict.ID, error) {
 // EachForm calls each for all ids of a namespace, ascending, with the stored forms of their strings
 // (package dict, pack.go). form is valid only during the call.
 func EachForm(r kv.Reader, ns dict.Namespace, each func(id dict.ID, form []byte) error) error {
-	var group formsOfGroup
-	err := kv.ScanPrefix(r, []byte{dict.KeyString, byte(ns)}, func(key, v []byte) error {
-		id, n := dict.ReadID(key[2:])
+	var group dict.ID
+	var long uint64 // the ids of the group whose strings are in rows of their own, which are still to come
+	var buf []byte
+	return kv.ScanPrefix(r, []byte{dict.KeyString, byte(ns)}, func(key, v []byte) error {
+		start, n := dict.ReadID(key[2:])
 		switch rest := key[min(2+n, len(key)):]; {
 		case n == 0 || len(rest) > 1:
 			return fmt.Errorf("intern: %w: the key of a string is %x", dict.ErrMalformed, key)
-		case len(rest) == 1: // a long string; its group came before
-			return group.own(id, rest[0], v)
+		case len(rest) == 1 && (start != group || rest[0] > dict.GroupMask || long>>rest[0]&1 == 0):
+			return fmt.Errorf("intern: %w: a string of id %d is in no group", dict.ErrMalformed, start|dict.ID(rest[0]))
+		case len(rest) == 1: // it was read with its group
+			long &^= 1 << rest[0]
+			return nil
 		}
-		if err := group.flush(each); err != nil {
-			return err
-		}
-		return group.read(id, v)
+		group, long = start, 0
+		var failed error
+		err := dict.EachEntry(v, func(e *dict.Entry) bool {
+			id := start | dict.ID(e.At)
+			buf = e.AppendForm(buf[:0])
+			form, found := buf, true
+			if e.Kind == dict.KindOwn {
+				long |= 1 << e.At
+				form, found, failed = r.Get(dict.AppendOwnKey(nil, ns, id))
+			}
+			switch {
+			case failed != nil:
+			case !found:
+				failed = noString(ns, id)
+			default:
+				failed = each(id, form)
+			}
+			return failed == nil
+		})
+		return cmp.Or(failed, err)
 	})
-	if err != nil {
-		return err
-	}
-	return group.flush(each)
-}
-
-// formsOfGroup collects the forms of a group of neighbouring ids.
-type formsOfGroup struct {
-	start dict.ID
-	spans [1 << dict.GroupBits][2]int // in arena
-	mask  uint64                      // which ids the group has
-	long  uint64                      // of those, which are still to come
-	arena []byte
-}
-
-func (g *formsOfGroup) read(start dict.ID, v []byte) error {
-	g.start, g.mask, g.long, g.arena = start, 0, 0, g.arena[:0]
-	return dict.EachEntry(v, func(e *dict.Entry) bool {
-		g.mask |= 1 << e.At
-		if e.Kind == dict.KindOwn {
-			g.long |= 1 << e.At
-			return true
-		}
-		from := len(g.arena)
-		g.arena = e.AppendForm(g.arena)
-		g.spans[e.At] = [2]int{from, len(g.arena)}
-		return true
-	})
-}
-
-// own adds a form that has a row of its own.
-func (g *formsOfGroup) own(start dict.ID, at byte, v []byte) error {
-	if start != g.start || at > dict.GroupMask || g.long>>at&1 == 0 {
-		return fmt.Errorf("intern: %w: a string of id %d is in no group", dict.ErrMalformed, start|dict.ID(at))
-	}
-	from := len(g.arena)
-	g.arena = append(g.arena, v...)
-	g.spans[at] = [2]int{from, len(g.arena)}
-	g.long &^= 1 << at
-	return nil
-}
-
-func (g *formsOfGroup) flush(each func(id dict.ID, form []byte) error) error {
-	if g.long != 0 {
-		return fmt.Errorf("intern: %w: strings of the group of id %d are missing", dict.ErrMalformed, g.start)
-	}
-	for at := range dict.ID(1 << dict.GroupBits) {
-		if g.mask>>at&1 == 0 {
-			continue
-		}
-		if err := each(g.start|at, g.arena[g.spans[at][0]:g.spans[at][1]]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // forms reads the stored forms of the strings of ids. If the ids ascend, it reads each group
