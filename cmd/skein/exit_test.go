@@ -147,9 +147,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "--trust", "serve --store DIR/never --from https://example.com/x --trust RWx"},
 		{64, "which indexes nothing", "serve --store DIR/never --from DIR/to --consume=false"},
 		{64, "is not one", "serve --store fdb:///x?prefix=y --from DIR/to"},
-		{64, "need --feeds FILE", "serve --store DIR/never --feed-preview"},
-		{64, "use 127.0.0.1:3210", "serve --store DIR/never --feeds DIR/feeds --feed-preview --listen 0.0.0.0:0"},
-		{64, "use 127.0.0.1:3210", "serve --store DIR/never --feeds DIR/feeds --feed-preview --listen [::]:0"},
+		{64, "needs --feeds FILE", "serve --store DIR/never --feed-publisher did:web:x"},
 		{64, "needs --service-host", "serve --store DIR/never --feeds DIR/feeds"},
 		{64, "needs one argument", "backup"},
 		{64, "restored into a folder", "restore --store fdb:///x?prefix=y DIR/to"},
@@ -186,7 +184,7 @@ func TestBadVariables(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	for _, c := range [][3]string{
 		{"SKEIN_BACKUP_EVERY", "soon", "soon"},
-		{"SKEIN_FEED_PREVIEW", "true", "need --feeds FILE"},
+		{"SKEIN_FEED_PUBLISHER", "did:web:x", "needs --feeds FILE"},
 		{"SKEIN_ADMIN_TOKEN", "two words", "openssl rand"},
 	} {
 		t.Run(c[0], func(t *testing.T) {
@@ -208,7 +206,7 @@ func TestFailedStartIsOneLine(t *testing.T) {
 		"address in use":       {"--listen", taken.Addr().String()},
 		"admin address in use": {"--admin-listen", taken.Addr().String()},
 		"no store":             {"--consume=false", "--store", store + "-none"},
-		"no feeds":             {"--feed-preview", "--feeds", store + "-none"},
+		"no feeds":             {"--service-host", "x.example.com", "--feeds", store + "-none"},
 	} {
 		args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--relay", "ws://127.0.0.1:1", "--store", store}, args...)
 		out, err := program(t, args...).CombinedOutput()

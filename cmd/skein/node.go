@@ -114,7 +114,6 @@ func (n *node) openFeeds(x *app.Index, o *app.ServeOptions) error {
 		}
 		o.Feeds, o.Page.Service, files["feeds"] = feeds, fo.Service, feeds.Reload
 	}
-	o.Page.Feeds = o.Feeds.Previews
 	if n.watches != "" {
 		var err error
 		if o.Watches, err = n.network.ReadWatches(n.watches, os.Getenv("SKEIN_WATCH_SECRET"), x.Graph.Kinds()); err != nil {

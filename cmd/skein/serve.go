@@ -104,10 +104,9 @@ func (n *node) nameFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "resolver", Value: "dns", Usage: "how to resolve handles in queries: dns (DNS and HTTPS), off, or, in a network without public DNS, the URL of a service that has the method com.atproto.identity.resolveHandle", Destination: &n.resolver, Sources: command.Env("resolver")},
 		&cli.StringFlag{Name: "service-host", Usage: "public host name of the query API. The server's DID is then did:web:NAME. Feeds need it, and so do queries with $viewer (the account that asks)", Destination: &n.host, Sources: command.Env("service-host")},
-		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host or --feed-preview", Destination: &n.feeds.Path, Sources: command.Env("feeds")},
+		&cli.StringFlag{Name: "feeds", Usage: "file of feeds to serve as a feed generator; needs --service-host", Destination: &n.feeds.Path, Sources: command.Env("feeds")},
 		&cli.StringFlag{Name: "feed-publisher", DefaultText: "did:web of --service-host", Usage: "DID of the account that publishes the feeds, if its repo holds the app.bsky.feed.generator records", Destination: &n.feeds.Publisher, Sources: command.Env("feed-publisher")},
 		&cli.StringFlag{Name: "watches", Usage: "file of watches, if programs are to hear who enters or leaves a set: a line NAME = EXPRESSION -> URL sends each change as a signed webhook, -> file:PATH appends it to a file. SKEIN_WATCH_SECRET is the secret of the signatures", Destination: &n.watches, Sources: command.Env("watches")},
-		&cli.BoolFlag{Name: "feed-preview", Usage: "let anyone preview the feeds of --feeds as any account, without a token, while you write them: on the web page, or with the parameter viewer=DID of getFeedSkeleton. Needs a loopback address in --listen", Destination: &n.feeds.Preview, Sources: command.Env("feed-preview")},
 	}
 }
 
@@ -169,9 +168,8 @@ func (n *node) check() (err error) {
 		{!part && n.hops != 1, "--hops needs --around"},
 		{n.hops < 1 || n.hops > 2, "--hops must be 1 or 2"},
 		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
-		{n.feeds.Path == "" && (n.feeds.Preview || n.feeds.Publisher != ""), "--feed-preview and --feed-publisher need --feeds FILE"},
-		{n.feeds.Preview && !app.OnLoopback(n.serve.Listen), "--feed-preview answers as any account without a token, so --listen must be a loopback address, and " + n.serve.Listen + " is not one; use 127.0.0.1:3210, or remove --feed-preview"},
-		{n.feeds.Path != "" && n.host == "" && !n.feeds.Preview, "--feeds needs --service-host NAME (the public name of this server), or --feed-preview to try the feeds on this machine"},
+		{n.feeds.Path == "" && n.feeds.Publisher != "", "--feed-publisher needs --feeds FILE"},
+		{n.feeds.Path != "" && n.host == "", "--feeds needs --service-host NAME, the public name of this server; to try a feed, paste its line into the page of any server"},
 		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the whole stream into a store in a folder"},
 		{n.from != "" && !inFolder, "--from restores into a folder; --store " + n.store.Store + " is not one"},
 		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
@@ -213,9 +211,6 @@ func (n *node) build(ctx context.Context) (err error) {
 		n.stream.Part = n.fetch.Around.Part
 		n.fetch.Fetchers, n.fetch.PerHost = 16, 4 // hosts allow some ten repos a second
 		n.store.Memory = cmp.Or(n.store.Memory, app.AroundMemory)
-	}
-	if n.host == "" && n.feeds.Preview {
-		n.host = "localhost" // only this machine sees the feeds
 	}
 	if o.Service, err = n.network.Service(n.host); err != nil {
 		return err

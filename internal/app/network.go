@@ -1,15 +1,12 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -111,16 +108,6 @@ func CheckListen(flag, address string) error {
 		return UsageError("%s %q: unknown port %s; ports are numbers from 0 to 65535", flag, address, port)
 	}
 	return nil
-}
-
-// OnLoopback reports whether only this machine can reach a listener.
-func OnLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil || host == "" {
-		return false
-	}
-	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
-	return err == nil && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !a.Unmap().IsLoopback() })
 }
 
 // client returns a client of the directory, and of hosts.

@@ -86,8 +86,6 @@ type Options struct {
 	Examples func() []Example
 	// Service is the DID that records of feeds name, "" if the server serves none.
 	Service string
-	// Feeds returns the lines of feeds that the page proposes. It may be nil.
-	Feeds func() []string
 }
 
 // Handler serves the page at /, its files below /page/, and live at /live. It passes everything
@@ -104,12 +102,8 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			Public   bool      `json:"public"`
 			Sets     []Set     `json:"sets"`
 			Examples []Example `json:"examples"`
-			Feeds    []string  `json:"feeds"`
 			Service  string    `json:"service,omitempty"`
-		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, []string{}, o.Service}
-		if o.Feeds != nil {
-			config.Feeds = append(config.Feeds, o.Feeds()...)
-		}
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, o.Service}
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
 		} else if o.Public && o.Handles {

@@ -49,7 +49,7 @@ func get(t *testing.T, address, accept string) (status int, header http.Header, 
 func TestHandler(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "api "+r.URL.Path) })
 	srv := httptest.NewServer(Handler(api, NewLive(samples()), Options{
-		Public: true, Service: "did:web:s", Examples: func() []Example { return []Example{{"x", "y"}} }, Feeds: func() []string { return []string{"f = s"} },
+		Public: true, Service: "did:web:s", Examples: func() []Example { return []Example{{"x", "y"}} },
 	}))
 	defer srv.Close()
 	const html = "text/html,application/xhtml+xml"
@@ -71,7 +71,7 @@ func TestHandler(t *testing.T) {
 		if got := header.Get("Content-Type"); got != test.contentType || !strings.HasPrefix(body, test.body) {
 			t.Errorf("%s as %s: %s %.40q", test.path, test.accept, got, body)
 		}
-		if rest := `],"examples":[{"title":"x","q":"y"}],"feeds":["f = s"],"service":"did:web:s"}`; test.path == "/page/config.json" && !strings.HasSuffix(strings.TrimSpace(body), rest) {
+		if rest := `],"examples":[{"title":"x","q":"y"}],"service":"did:web:s"}`; test.path == "/page/config.json" && !strings.HasSuffix(strings.TrimSpace(body), rest) {
 			t.Errorf("config.json: %s", body)
 		}
 		if isPage := strings.HasPrefix(test.path, "/page/") && test.path != "/page/config.json" && status == 200 || test.body == "<!doctype html>"; isPage != (header.Get("Content-Security-Policy") == policy) {

@@ -29,9 +29,6 @@ type Options struct {
 	Publisher string
 	// Kinds are the kinds that feeds may use; nil means the built-in ones.
 	Kinds *kinds.Table
-	// Preview lets a request name any viewer, without a token. It is for the author of the
-	// feeds, on a server that only this machine reaches.
-	Preview bool
 }
 
 // Feeds are feeds by configuration, served as app.bsky.feed.getFeedSkeleton.
@@ -118,7 +115,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	g, err := f.asked(q)
 	limit := q.Integer("limit", 1, maxPage, 50)
 	if err = cmp.Or(err, q.Err()); g.viewer && err == nil {
-		g.did, err = g.viewerOf(ctx, q, g.line == 0 || f.o.Preview)
+		g.did, err = g.viewerOf(ctx, q)
 	}
 	if err != nil {
 		return nil, err

@@ -11,27 +11,9 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// A preview answers as any viewer, without a token. There are two:
-//
-//   - Of a line that the caller sends (lineParameter). It is a question like those of the other methods, in the same queues and
-//     with the same bounds. The graph is public: naming a viewer reveals as much as writing the DID into the line.
-//     Which posts the viewer has seen is not public: a line ignores it.
-//   - Of a feed of the file. It is for the operator: the file is not public. So the operator must turn it on, the server must
-//     listen on loopback, and a request that a proxy forwarded is rejected.
-
-// forwarded are the headers that a proxy adds to a request.
-var forwarded = []string{"Forwarded", "X-Forwarded-For", "Via"}
-
-// Previews returns the lines of the feeds that can be previewed: all with Options.Preview, else none.
-func (f *Feeds) Previews() (lines []string) {
-	if f == nil || !f.o.Preview {
-		return nil
-	}
-	for _, g := range *f.feeds.Load() {
-		lines = append(lines, g.name+" = "+g.shows)
-	}
-	return lines
-}
+// A preview answers a line that the caller sends (lineParameter) as any viewer, without a token. It is a question like those of the
+// other methods, in the same queues and with the same bounds. The graph is public: naming a viewer reveals as much as writing the
+// DID into the line. Which posts the viewer has seen is not public: a line ignores it.
 
 // The parameters of a preview, which the lexicon of getFeedSkeleton does not have.
 const (
@@ -57,8 +39,8 @@ func (f *Feeds) asked(q *xrpc.Query) (g feed, err error) {
 		return g, err
 	case f == nil:
 		return g, errNone
-	case q.Values.Has(viewerParameter) && !f.o.Preview:
-		return g, xrpc.Invalid("viewer previews a feed, and previews of this server's feeds are off (skein serve --feed-preview): send a service auth token, or a line")
+	case q.Values.Has(viewerParameter):
+		return g, xrpc.Invalid("viewer previews a line: send the feed's line instead of the parameter feed, or a service auth token")
 	}
 	g, ok := f.find(named)
 	if !ok {
@@ -68,17 +50,12 @@ func (f *Feeds) asked(q *xrpc.Query) (g feed, err error) {
 }
 
 // viewerOf returns the DID of the viewer of a feed: from the token or, in a preview, from the parameter.
-func (f feed) viewerOf(ctx context.Context, q *xrpc.Query, preview bool) (string, error) {
+func (f feed) viewerOf(ctx context.Context, q *xrpc.Query) (string, error) {
 	if !q.Values.Has(viewerParameter) {
-		if preview && q.Header.Get("Authorization") == "" {
+		if f.line == 0 && q.Header.Get("Authorization") == "" {
 			return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token")
 		}
 		return q.Viewer(ctx)
-	}
-	for _, name := range forwarded {
-		if f.line > 0 && q.Header.Get(name) != "" {
-			return "", xrpc.Invalid("the parameter viewer works only in requests made on this machine, but a proxy forwarded this one (it has the header %s); send a service auth token instead", name)
-		}
 	}
 	if v := language.Pasted(q.Values.Get(viewerParameter)); dict.ValidHandle(v) {
 		q.Values.Set(viewerParameter, "@"+v)

@@ -154,7 +154,7 @@ function atAnswer() {
 
 let indexing; // whether this server indexes, from live.js
 
-let config = {sets: [], examples: [], feeds: []};
+let config = {sets: [], examples: []};
 
 // setOf returns what the server says about a set, by its name.
 const setOf = name => config.sets.find(s => s.name === name) || {};

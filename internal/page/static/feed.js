@@ -20,7 +20,7 @@ const example = pattern => (pattern.exec(config.examples.map(e => e.q).join('\n'
 // lacking says how to index the sets that a server may lack.
 const lacking = {posts: 'skein serve --posts', tagged: 'skein serve --kinds FILE, with the lines “app.bsky.feed.post self at-uri posts” and “app.bsky.feed.post facets[].features[app.bsky.richtext.facet#tag].tag text tags taggers tagged”'};
 
-// templates proposes the feeds that are asked for most, and those of the server. It says what a feed needs that the server does not index.
+// templates proposes the feeds that are asked for most. It says what a feed needs that the server does not index.
 function templates() {
   const list = example(/(at:\/\/[^\s(),]+\.graph\.list\/[^\s(),]+)/) || 'https://bsky.app/profile/…/lists/…';
   const all = [
@@ -28,8 +28,7 @@ function templates() {
     ['For You', 'for-you = rank(of=rank(of=likes($viewer, since=30d), via=likers, damp=0.5, top=300, except=members($viewer)), via=likes, since=24h, weigh=score, damp=0.3, decay=6h, except=likes($viewer))'],
     ['Posts of a list', `list = union(rank(of=listed(${list}), via=posts, since=7d)), without=replies`],
     ['Posts with a tag', 'cats = union(tagged("cats", since=7d), tagged("Cats", since=7d))'],
-    ['Posts of accounts you followed lately', 'new = union(rank(of=follows($viewer, since=30d), via=posts, since=7d)), without=replies, each=2'],
-    ...config.feeds.map(line => [nameOf(line), line])];
+    ['Posts of accounts you followed lately', 'new = union(rank(of=follows($viewer, since=30d), via=posts, since=7d)), without=replies, each=2']];
   return el('section', {}, el('h3', {}, 'Write a feed'), el('p', {class: 'facts'}, 'Paste the line of a feed into the box above, or start from one of these:'), el('ul', {class: 'cards'}, ...all.map(([titled, line]) => {
     const needs = Object.keys(lacking).find(s => line.includes(s) && !setOf(s).name);
     return needs ? el('li', {}, el('div', {}, el('b', {}, titled), el('code', {}, line), el('small', {}, `This server does not index ${needs}(…): ${lacking[needs]}`))) : card(feedState(line), titled, line, el('small', {}, hasViewer(line) ? 'depends on the viewer' : ''));
