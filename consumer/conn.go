@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -38,46 +37,20 @@ func Dial(ctx context.Context, address, userAgent string, guarded func(ctx conte
 	if strings.HasPrefix(address, "ws:") {
 		dialer.ReadBufferSize = smallBuffer
 	}
-	conn, resp, err := dialer.DialContext(ctx, address, http.Header{"User-Agent": {userAgent}})
+	conn, resp, err := dialer.DialContext(ctx, address, http.Header{"User-Agent": {userAgent}}) //nolint:bodyclose // refused closes it
 	if err != nil {
-		return nil, newRefusal(address, err, resp)
+		return nil, refused(address, err, resp)
 	}
 	under.limit.Store(0)
 	return conn, nil
 }
 
-// A refusal says why there is no connection.
-type refusal struct {
-	error
-
-	retryAfter time.Duration // the wait that the answer asks for; 0: none
-}
-
-// Unwrap lets errors.Is see the cause.
-func (r *refusal) Unwrap() error { return r.error }
-
-// newRefusal returns a refusal. resp is the server's answer if that is not a websocket, else nil.
-func newRefusal(address string, err error, resp *http.Response) *refusal {
-	r, said := &refusal{}, ""
+// refused returns why there is no connection. resp is the server's answer if that is not a websocket, else nil.
+func refused(address string, err error, resp *http.Response) error {
 	if resp != nil && resp.Body != nil {
-		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-			r.retryAfter = outward.RetryAfter(resp.Header, time.Now())
-		}
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		_ = resp.Body.Close()
-		said = " (" + resp.Status + brief(body) + ")"
+		err = fmt.Errorf("%w: %w", err, outward.AnswerOf(resp))
 	}
-	r.error = fmt.Errorf("connecting to %s: %w%s", address, err, said)
-	return r
-}
-
-// brief returns a body of one line, "" for HTML, several lines, and lines over 300 bytes.
-func brief(body []byte) string {
-	line := strings.TrimSpace(string(body))
-	if line == "" || len(line) > 300 || strings.Contains(line, "\n") || strings.HasPrefix(line, "<") {
-		return ""
-	}
-	return ": " + line
+	return fmt.Errorf("connecting to %s: %w", address, err)
 }
 
 // The buffer of the websocket library, and of a bufferedConn. The library's is small without TLS: it

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skein.blue/consumer/wire"
+	"skein.blue/internal/outward"
 )
 
 // A message is read completely however its bytes arrive, up to wire.MaxFrame, and the buffer
@@ -135,15 +136,15 @@ func TestPauseIsBounded(t *testing.T) {
 	})
 }
 
-// A refusal keeps the cause, reads at most 4 KiB of the answer, and obeys Retry-After only if the
-// relay is busy.
+// A refusal keeps the cause and the answer, of which it reads at most 4 KiB.
 func TestRefusal(t *testing.T) {
 	cause := errors.New("bad handshake")
-	for code, want := range map[int]time.Duration{429: 30 * time.Second, 503: 30 * time.Second, 500: 0, 404: 0, 200: 0} {
+	for code, isBusy := range map[int]bool{429: true, 503: true, 500: false, 404: false, 200: false} {
 		body := strings.NewReader(strings.Repeat("no newline ", 10_000))
-		r := newRefusal("ws://relay.example.com", cause, &http.Response{StatusCode: code, Status: fmt.Sprint(code, " Because"), Header: http.Header{"Retry-After": {"30"}}, Body: io.NopCloser(body)})
-		if r.retryAfter != want || !errors.Is(r, cause) || !strings.Contains(r.Error(), "relay.example.com") || !strings.Contains(r.Error(), "Because") || len(r.Error()) > 1000 {
-			t.Errorf("%d: wait %v, %.200q", code, r.retryAfter, r.Error())
+		r := refused("ws://relay.example.com", cause, &http.Response{StatusCode: code, Header: http.Header{"Retry-After": {"30"}}, Body: io.NopCloser(body)})
+		a, ok := errors.AsType[*outward.Answer](r)
+		if !ok || a.After != 30*time.Second || a.IsBusy() != isBusy || !errors.Is(r, cause) || !strings.Contains(r.Error(), "relay.example.com") || !strings.Contains(r.Error(), fmt.Sprint(code)) || len(r.Error()) > 1000 {
+			t.Errorf("%d: %+v, %.200q", code, a, r.Error())
 		}
 		if read := body.Size() - int64(body.Len()); read > 8<<10 {
 			t.Errorf("%d: %d bytes of the answer were read", code, read)

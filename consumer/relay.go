@@ -74,8 +74,8 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 			backoff = c.o.MinBackoff
 		}
 		wait := backoff/2 + rand.N(backoff/2+1)
-		if asked, ok := errors.AsType[*refusal](err); ok {
-			wait = max(wait, asked.retryAfter)
+		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsBusy() {
+			wait = max(wait, a.After)
 		}
 		args := []any{"error", err, "retry_in", wait.Round(time.Millisecond).String()}
 		if c.o.StopOnError { // a replay answers no queries

@@ -26,6 +26,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -381,7 +382,7 @@ func TestFailures(t *testing.T) {
 		"always compacted":  {func(s *server) { s.checksum = "0123456789abcdef" }, errReplan},
 		"always busy": {func(s *server) {
 			s.fail = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true }
-		}, &status{code: http.StatusBadGateway}},
+		}, &outward.Answer{Code: http.StatusBadGateway}},
 		"damaged segment":   {func(s *server) { s.segment[len(s.segment)-9] ^= 1 }, ErrSegment},
 		"damaged block":     {func(s *server) { s.segment[5000] ^= 1 }, ErrSegment},
 		"truncated segment": {func(s *server) { s.segment = s.segment[:len(s.segment)-1] }, ErrSegment},
@@ -392,8 +393,8 @@ func TestFailures(t *testing.T) {
 			c.change(s)
 			store, g := open(t)
 			err := s.read(t.Context(), g, Options{Tries: 4})
-			if st, ok := errors.AsType[*status](c.want); ok {
-				if got, ok := errors.AsType[*status](err); !ok || got.code != st.code {
+			if st, ok := errors.AsType[*outward.Answer](c.want); ok {
+				if got, ok := errors.AsType[*outward.Answer](err); !ok || got.Code != st.Code {
 					t.Fatalf("%v, want %v", err, c.want)
 				}
 				return

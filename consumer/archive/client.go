@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"skein.blue/internal/outward"
@@ -63,16 +62,6 @@ const (
 	longest    = 2 * time.Minute // wait between two tries
 )
 
-// status is an HTTP error.
-type status struct {
-	code  int
-	text  string
-	after time.Duration // Retry-After
-}
-
-// Error implements error.
-func (s *status) Error() string { return fmt.Sprintf("HTTP %d: %s", s.code, s.text) }
-
 // do repeats a request until it succeeds, or a retry cannot help. body is that of a POST, nil for a GET. take reads
 // the answer; do retries after its errors, too.
 func (c *client) do(ctx context.Context, what, url string, body []byte, take func(*http.Response) error) error {
@@ -83,14 +72,14 @@ func (c *client) do(ctx context.Context, what, url string, body []byte, take fun
 		}
 		wait := min(longest, c.delay<<min(n-1, 10))
 		wait = wait/2 + rand.N(wait/2+1) // jitter
-		if s, ok := errors.AsType[*status](err); ok {
-			if s.code == http.StatusNotFound {
+		if a, ok := errors.AsType[*outward.Answer](err); ok {
+			if a.Code == http.StatusNotFound {
 				return fmt.Errorf("%w: %s: %w", errReplan, what, err)
 			}
-			if s.code != http.StatusTooManyRequests && s.code != http.StatusRequestTimeout && s.code < 500 {
+			if a.IsFinal() {
 				return fmt.Errorf("%w: %s: %w", ErrArchive, what, err)
 			}
-			wait = max(wait, min(s.after, longest))
+			wait = max(wait, min(a.After, longest))
 		}
 		if n >= c.tries {
 			return fmt.Errorf("%s: %w", what, err)
@@ -124,11 +113,10 @@ func (c *client) once(ctx context.Context, url string, body []byte, take func(*h
 	if err != nil {
 		return fmt.Errorf("requesting from the archive: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
-		return &status{code: resp.StatusCode, text: strings.TrimSpace(string(text)), after: outward.RetryAfter(resp.Header, time.Now())}
+		return outward.AnswerOf(resp)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	return take(resp)
 }
 
@@ -163,7 +151,7 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 // file fetches a file of at most that many bytes into the memory of another one, and counts its bytes.
 func (c *client) file(ctx context.Context, what, url string, into []byte, most int64, count func(n int64)) ([]byte, error) {
 	err := c.do(ctx, what, url, nil, func(resp *http.Response) error {
-		tooLarge := &status{code: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("a file of more than %d bytes", most)}
+		tooLarge := &outward.Answer{Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("a file of more than %d bytes", most)}
 		if resp.ContentLength > most {
 			return tooLarge
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"skein.blue/internal/outward"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -44,7 +46,7 @@ func TestRetries(t *testing.T) {
 		{"at once", []scripted{{code: 200}}, 5, nil, 1, 0, 0},
 		{"the second time", []scripted{{code: 503}, {code: 200}}, 5, nil, 2, 500 * time.Millisecond, time.Second},
 		{"the fourth time", []scripted{{code: 500}, {code: 502}, {code: 408}, {code: 200}}, 5, nil, 4, 3500 * time.Millisecond, 7 * time.Second},
-		{"never", []scripted{{code: 500}, {code: 500}, {code: 500}}, 3, &status{code: 500}, 3, 1500 * time.Millisecond, 3 * time.Second},
+		{"never", []scripted{{code: 500}, {code: 500}, {code: 500}}, 3, &outward.Answer{Code: 500}, 3, 1500 * time.Millisecond, 3 * time.Second},
 		{"the archive asks for a wait", []scripted{{code: 429, after: "20"}, {code: 200}}, 5, nil, 2, 20 * time.Second, 21 * time.Second},
 		{"the archive asks for a day", []scripted{{code: 429, after: "86400"}, {code: 200}}, 5, nil, 2, longest, longest},
 		{"forbidden", []scripted{{code: 403}}, 5, ErrArchive, 1, 0, 0},
@@ -71,8 +73,8 @@ func TestRetries(t *testing.T) {
 				began := time.Now()
 				err := cl.do(t.Context(), "thing", cl.url("getBlock", nil), nil, func(*http.Response) error { return nil })
 				took := time.Since(began)
-				if st, is := errors.AsType[*status](c.want); is {
-					if got, ok := errors.AsType[*status](err); !ok || got.code != st.code || !strings.Contains(err.Error(), "thing") {
+				if st, is := errors.AsType[*outward.Answer](c.want); is {
+					if got, ok := errors.AsType[*outward.Answer](err); !ok || got.Code != st.Code || !strings.Contains(err.Error(), "thing") {
 						t.Errorf("%v, want %v", err, c.want)
 					}
 				} else if !errors.Is(err, c.want) {

@@ -272,7 +272,7 @@ func (g *grower) askOutsiders(ctx context.Context) error {
 		if err == nil && g.o.Relay != "" {
 			err = g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
 		}
-		if a, ok := errors.AsType[*answer](err); ok && a.isFinal() { // it does not know the account
+		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsFinal() { // it does not know the account
 			err = nil
 		} else if err == nil && status.Active != nil {
 			var b batch.Batch

@@ -41,36 +41,7 @@ func newClient(o *Options) *client {
 	return &client{o: o, http: hc, directory: o.LookUps.NewDirectory(o.PLC, hc)}
 }
 
-// answer is an HTTP error from a host.
-type answer struct {
-	code    int
-	name    string // of an XRPC error
-	message string
-	after   time.Duration // the wait that the host asks for; 0: none
-}
-
-// Error implements error.
-func (a *answer) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("HTTP %d %s %s", a.code, a.name, a.message))
-}
-
-// isFinal reports whether asking again is useless.
-func (a *answer) isFinal() bool {
-	return (a.code < 500 || a.code == http.StatusNotImplemented) && a.code != http.StatusTooManyRequests
-}
-
-// answerOf parses the error in a response.
-func answerOf(resp *http.Response) *answer {
-	a := &answer{code: resp.StatusCode, after: outward.RetryAfter(resp.Header, time.Now())}
-	var body struct{ Error, Message string }
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 2000))
-	if err == nil && json.Unmarshal(text, &body) == nil {
-		a.name, a.message = body.Error, body.Message
-	}
-	return a
-}
-
-// get sends a request to a host. An HTTP error is an *answer.
+// get sends a request to a host. An HTTP error is an *outward.Answer.
 func (c *client) get(ctx context.Context, host, method string, query url.Values, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/xrpc/"+method+"?"+query.Encode(), nil)
 	if err != nil {
@@ -82,8 +53,7 @@ func (c *client) get(ctx context.Context, host, method string, query url.Values,
 		return nil, err //nolint:wrapcheck // the error names the request
 	}
 	if resp.StatusCode != http.StatusOK {
-		defer func() { _ = resp.Body.Close() }()
-		return nil, answerOf(resp)
+		return nil, outward.AnswerOf(resp)
 	}
 	return resp, nil
 }
@@ -98,15 +68,15 @@ func (c *client) ask(ctx context.Context, host, method string, query url.Values,
 	}()
 	for tries := 1; ; tries++ {
 		err := c.askOnce(ctx, host, method, query, into)
-		a, isAnswer := errors.AsType[*answer](err)
-		if err == nil || ctx.Err() != nil || tries == c.o.Tries || isAnswer && a.isFinal() || errors.Is(err, outward.ErrPrivate) {
+		a, isAnswer := errors.AsType[*outward.Answer](err)
+		if err == nil || ctx.Err() != nil || tries == c.o.Tries || isAnswer && a.IsFinal() || errors.Is(err, outward.ErrPrivate) {
 			return err
 		}
 		trouble = new(fmt.Sprintf("%s does not answer; retrying (%d of %d tries): %s", host, tries, c.o.Tries, say.Short(err.Error())))
 		c.trouble.Store(trouble)
 		pause := backoff(tries, time.Second, time.Minute)
 		if isAnswer {
-			pause = max(pause, min(a.after, 10*time.Minute))
+			pause = max(pause, min(a.After, 10*time.Minute))
 		}
 		if err := outward.Wait(ctx, pause); err != nil {
 			return err
@@ -214,7 +184,7 @@ func (c *client) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
 			Hosts  []struct{ Hostname, Status string }
 		}
 		err := c.ask(ctx, relay, "com.atproto.sync.listHosts", pageQuery(cursor), &page)
-		if a, ok := errors.AsType[*answer](err); ok && a.isFinal() && len(hosts) == 0 {
+		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsFinal() && len(hosts) == 0 {
 			c.o.Logger.Info("the relay does not list its hosts; reading its own list of repos", "relay", relay, "answer", a.Error())
 			return []string{relay}, nil
 		}

@@ -200,14 +200,14 @@ func (f *fetcher) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoSt
 		}
 		var status struct{ Active *bool }
 		err := f.client.askOnce(ctx, server, "com.atproto.sync.getRepoStatus", url.Values{"did": {j.did}}, &status)
-		a, isAnswer := errors.AsType[*answer](err)
+		a, isAnswer := errors.AsType[*outward.Answer](err)
 		if err == nil && status.Active != nil && !*status.Active {
 			return nil, &failure{why: inactive, err: fmt.Errorf("%s says that it is not active", server)}
 		}
-		if err != nil && (!isAnswer || !a.isFinal()) {
+		if err != nil && (!isAnswer || !a.IsFinal()) {
 			f := &failure{why: failHost, err: fmt.Errorf("asking %s for the status: %w", server, err)}
 			if isAnswer {
-				f.busy, f.wait, f.after = true, time.Minute, a.after
+				f.busy, f.wait, f.after = true, time.Minute, a.After
 			}
 			return nil, f
 		}
@@ -303,20 +303,20 @@ func (f *fetcher) tooLarge(err error) error {
 
 // explain classifies the error of a host that did not send a repo.
 func explain(err error) error {
-	a, ok := errors.AsType[*answer](err)
+	a, ok := errors.AsType[*outward.Answer](err)
 	switch {
 	case errors.Is(err, outward.ErrPrivate):
 		return &failure{why: failPrivate, err: err, final: true}
 	case !ok:
 		return &failure{why: failHost, err: err, host: true}
-	case a.name == "RepoDeactivated" || a.name == "RepoTakendown" || a.name == "RepoSuspended":
+	case a.Name == "RepoDeactivated" || a.Name == "RepoTakendown" || a.Name == "RepoSuspended":
 		return &failure{why: inactive, err: a}
-	case a.code == http.StatusTooManyRequests:
-		return &failure{why: failHost, err: a, host: true, busy: true, after: max(a.after, time.Second)}
-	case a.name == "RepoNotFound" || a.code == http.StatusNotFound:
-		return &failure{why: failNotFound, err: a, gone: a.name == "RepoNotFound"}
-	case a.code >= 500:
-		return &failure{why: failHost, err: a, host: true, after: a.after}
+	case a.Code == http.StatusTooManyRequests:
+		return &failure{why: failHost, err: a, host: true, busy: true, after: max(a.After, time.Second)}
+	case a.Name == "RepoNotFound" || a.Code == http.StatusNotFound:
+		return &failure{why: failNotFound, err: a, gone: a.Name == "RepoNotFound"}
+	case a.Code >= 500:
+		return &failure{why: failHost, err: a, host: true, after: a.After}
 	}
-	return &failure{why: failRefused, err: a, after: a.after}
+	return &failure{why: failRefused, err: a, after: a.After}
 }

@@ -1,11 +1,53 @@
 package outward
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// An Answer is the error for an answer that says why a request failed.
+type Answer struct {
+	Code    int
+	Name    string        // of an XRPC error
+	Message string        // its message, or a short text
+	After   time.Duration // RetryAfter
+}
+
+// AnswerOf reads the beginning of an answer, and closes its body. Pages and long texts say nothing.
+func AnswerOf(resp *http.Response) *Answer {
+	a := &Answer{Code: resp.StatusCode, After: RetryAfter(resp.Header, time.Now())}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 2000))
+	_ = resp.Body.Close()
+	var body struct{ Error, Message string }
+	if json.Unmarshal(text, &body) == nil {
+		a.Name, a.Message = body.Error, body.Message
+	} else if line := strings.TrimSpace(string(text)); len(line) <= 300 && !strings.ContainsAny(line, "\n<") {
+		a.Message = line
+	}
+	a.Message = cmp.Or(a.Message, http.StatusText(a.Code))
+	return a
+}
+
+// Error implements error.
+func (a *Answer) Error() string {
+	return strings.Join(strings.Fields(fmt.Sprintf("HTTP %d %s %s", a.Code, a.Name, a.Message)), " ")
+}
+
+// IsBusy reports whether the server asks for a pause.
+func (a *Answer) IsBusy() bool {
+	return a.Code == http.StatusTooManyRequests || a.Code == http.StatusServiceUnavailable
+}
+
+// IsFinal reports whether asking again is useless.
+func (a *Answer) IsFinal() bool {
+	return (a.Code < 500 || a.Code == http.StatusNotImplemented) && a.Code != http.StatusTooManyRequests && a.Code != http.StatusRequestTimeout
+}
 
 // maxRetryAfter bounds the wait that a server can impose.
 const maxRetryAfter = time.Hour
