@@ -74,9 +74,6 @@ func (s *accounts) RecordCounts(k kinds.Kind, actors []dict.ID, each func(i int,
 	})
 }
 
-// Gaps returns the gaps.
-func (s *accounts) Gaps() ([]format.Gap, error) { return read.Gaps(s.r) }
-
 // Resyncs calls each for the repos that are queued for a refetch.
 func (s *accounts) Resyncs(each func(did string, row format.Resync) error) error {
 	var ids []dict.ID

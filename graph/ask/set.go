@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -201,7 +202,7 @@ func (t *ActorSet) And(x sets.Set) (sets.Set, error) {
 	return sets.Or(set, sets.And(x, t.row)), nil
 }
 
-// setCache is an LRU cache of decoded large sets within a budget of bytes. The leaves below a
+// setCache is a cache of decoded large sets within a budget of bytes: the one that was used the longest ago goes first. The leaves below a
 // row change only when the row's generation does. Every question reads the row from its own
 // state, so the generation there says whether a cached set is right, and the row's members and
 // removals override it. Writes need not invalidate anything.
@@ -210,8 +211,7 @@ type setCache struct {
 
 	mu      sync.Mutex // guards the fields below
 	size    int
-	tick    uint64
-	sets    map[string]*cachedSet
+	sets    *simplelru.LRU[string, *cachedSet]
 	touched map[string]int // how often sets with leaves were probed, or neverWhole
 }
 
@@ -223,7 +223,6 @@ type cachedSet struct {
 	size       int
 
 	// Guarded by mu; the rest is never changed.
-	used    uint64
 	hidden  *roaring64.Bitmap // the hidden accounts that visible was counted with; nil: it was not
 	visible uint64            // the active members
 }
@@ -240,7 +239,7 @@ func (c *setCache) changed(t *ActorSet) *sets.Set {
 	set := sets.FromBitmap(t.set.Over(e.base)) // copies the set, so not under the lock
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.sets[string(t.set.Key)]; now != nil && now.generation == t.set.Generation {
+	if now, ok := c.sets.Peek(string(t.set.Key)); ok && now.generation == t.set.Generation {
 		size := int(e.base.GetSizeInBytes()) + len(t.set.Rows) + set.Bytes()
 		c.put(string(t.set.Key), &cachedSet{generation: now.generation, base: e.base, row: slices.Clone(t.set.Rows), set: set, size: size})
 	}
@@ -252,12 +251,10 @@ func (c *setCache) changed(t *ActorSet) *sets.Set {
 func (c *setCache) find(t *ActorSet) *cachedSet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.sets[string(t.set.Key)]
-	if e == nil || e.generation != t.set.Generation {
+	e, ok := c.sets.Get(string(t.set.Key))
+	if !ok || e.generation != t.set.Generation {
 		return nil
 	}
-	c.tick++
-	e.used = c.tick
 	return e
 }
 
@@ -266,12 +263,10 @@ func (c *setCache) find(t *ActorSet) *cachedSet {
 func (c *setCache) visible(key []byte, generation uint64, row []byte, hidden *roaring64.Bitmap) (total uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.sets[string(key)]
-	if e == nil || e.generation != generation || e.hidden == nil || e.hidden != hidden || !slices.Equal(e.row, row) {
+	e, ok := c.sets.Get(string(key))
+	if !ok || e.generation != generation || e.hidden == nil || e.hidden != hidden || !slices.Equal(e.row, row) {
 		return 0, false
 	}
-	c.tick++
-	e.used = c.tick
 	return e.visible, true
 }
 
@@ -279,22 +274,20 @@ func (c *setCache) visible(key []byte, generation uint64, row []byte, hidden *ro
 func (c *setCache) noteVisible(t *ActorSet, hidden *roaring64.Bitmap, total uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.sets[string(t.set.Key)]; e != nil && e.generation == t.set.Generation && slices.Equal(e.row, t.set.Rows) {
+	if e, ok := c.sets.Peek(string(t.set.Key)); ok && e.generation == t.set.Generation && slices.Equal(e.row, t.set.Rows) {
 		e.hidden, e.visible = hidden, total
 	}
 }
 
 // put replaces an entry and makes room for it. mu is held.
 func (c *setCache) put(key string, e *cachedSet) {
-	if old := c.sets[key]; old != nil {
+	if old, ok := c.sets.Peek(key); ok {
 		c.size -= old.size
 	}
-	c.tick++
-	e.used = c.tick
-	c.sets[key] = e
-	c.size += e.size
-	for c.size > c.budget {
-		c.evict()
+	c.sets.Add(key, e)
+	for c.size += e.size; c.size > c.budget; {
+		_, oldest, _ := c.sets.RemoveOldest()
+		c.size -= oldest.size
 	}
 }
 
@@ -342,21 +335,9 @@ func (c *setCache) keep(t *ActorSet, base *roaring64.Bitmap) {
 		c.touched[string(t.set.Key)] = neverWhole
 		return
 	}
-	if old := c.sets[string(t.set.Key)]; old != nil && old.generation >= t.set.Generation {
+	if old, ok := c.sets.Peek(string(t.set.Key)); ok && old.generation >= t.set.Generation {
 		return
 	}
 	// The row is nil, so that the next request combines them again.
 	c.put(string(t.set.Key), &cachedSet{generation: t.set.Generation, base: base, set: *t.whole, size: 2 * size})
-}
-
-// evict drops the least recently used set. mu is held.
-func (c *setCache) evict() {
-	var oldest string
-	for key, e := range c.sets {
-		if oldest == "" || e.used < c.sets[oldest].used {
-			oldest = key
-		}
-	}
-	c.size -= c.sets[oldest].size
-	delete(c.sets, oldest)
 }

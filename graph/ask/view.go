@@ -2,8 +2,10 @@ package ask
 
 import (
 	"cmp"
+	"math"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -48,7 +50,8 @@ type Source struct {
 // NewSource returns a Source whose views share up to setBytes of decoded large sets; 0 means
 // 64 MiB.
 func NewSource(o Source, setBytes int64) *Source {
-	o.sets = &setCache{budget: int(cmp.Or(setBytes, 64<<20)), sets: map[string]*cachedSet{}, touched: map[string]int{}}
+	all, _ := simplelru.NewLRU[string, *cachedSet](math.MaxInt, nil) // it fails only for sizes below 1
+	o.sets = &setCache{budget: int(cmp.Or(setBytes, 64<<20)), sets: all, touched: map[string]int{}}
 	return &o
 }
 
