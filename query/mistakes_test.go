@@ -163,7 +163,7 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	// A browser may send tokens: CORS's * does not stand for Authorization.
-	if status, _, h := w.do(http.MethodOptions, pathOf("query"), ""); status != http.StatusNoContent || h.Get("Access-Control-Allow-Methods") == "" || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization,") {
+	if status, _, h := w.do(http.MethodOptions, pathOf("query"), ""); status != http.StatusNoContent || h.Get("Access-Control-Allow-Methods") == "" || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "Authorization,") || !strings.Contains(h.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("OPTIONS: %d %v", status, h)
 	}
 	w.serve(query.Options{Timeout: time.Nanosecond})

@@ -158,7 +158,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", "Skein-As-Of") // of package app
+	h.Set("Access-Control-Expose-Headers", "Retry-After, Skein-As-Of") // package app sets Skein-As-Of
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
 		h.Set("Access-Control-Allow-Headers", "Authorization, *") // * does not stand for Authorization

@@ -275,7 +275,7 @@ func TestBytes(t *testing.T) {
 		t.Fatal(w.Code, w.Body.Len())
 	}
 	w := ask(g, request("192.0.2.1:9"))
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "15" || !strings.Contains(w.Body.String(), "1000 bytes a second") {
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "15" || w.Header().Get("Access-Control-Expose-Headers") != "Retry-After" || !strings.Contains(w.Body.String(), "1000 bytes a second") {
 		t.Errorf("%d, Retry-After %q: %s", w.Code, w.Header().Get("Retry-After"), w.Body)
 	}
 	if w := ask(g, request("192.0.2.2:9")); w.Code != http.StatusOK {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -221,8 +222,7 @@ func (g *Gate) refuse(w http.ResponseWriter, client, why string, status int, nam
 		g.o.Refused(client, why)
 	}
 	h := w.Header()
-	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Content-Type", "application/json")
+	maps.Copy(h, http.Header{"Access-Control-Allow-Origin": {"*"}, "Access-Control-Expose-Headers": {"Retry-After"}, "Content-Type": {"application/json"}})
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
