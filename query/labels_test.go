@@ -1,8 +1,10 @@
 package query_test
 
 import (
+	"errors"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,10 @@ import (
 	"skein.blue/query"
 )
 
-const labeler = "did:plc:llllllllllllllllllllllll"
+const (
+	labeler = "did:plc:llllllllllllllllllllllll"
+	other   = "did:plc:mmmmmmmmmmmmmmmmmmmmmmmm"
+)
 
 // labeledWorld is a world in which a labeler says spam of some accounts and of a post.
 func labeledWorld(t *testing.T) (w *world, visible []string, say func(change func(*format.Labeler), labels ...batch.Label)) {
@@ -106,7 +111,8 @@ func TestIncompleteLabels(t *testing.T) {
 	w, _, say := labeledWorld(t)
 	say(nil)
 	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved} // an earlier name of it
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old); err != nil {
+	good := format.Labeler{Name: other, DID: other, Seq: 1, Current: true, Seen: time.Now()}
+	if err := errors.Join(w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old), w.store.ApplyLabels(t.Context(), time.Now(), nil, good, good)); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -127,8 +133,11 @@ func TestIncompleteLabels(t *testing.T) {
 		}
 		var on struct{ Reason string }
 		w.ask("labels", url.Values{"subject": {labeler}}, &on)
-		if on.Reason != a.Reason {
-			t.Errorf("labels: %q, want %q", on.Reason, a.Reason)
+		var at, of struct{ Reason string }
+		w.ask("com.atproto.label.queryLabels", url.Values{"uriPatterns": {"*"}, "sources": {labeler}}, &at)
+		w.ask("com.atproto.label.queryLabels", url.Values{"uriPatterns": {"*"}, "sources": {other}}, &of)
+		if on.Reason != a.Reason || at.Reason != a.Reason || of.Reason != "" {
+			t.Errorf("labels: %q, queryLabels: %q, want %q; of another labeler: %q", on.Reason, at.Reason, a.Reason, of.Reason)
 		}
 		var stats struct {
 			Labelers []struct {
@@ -138,7 +147,7 @@ func TestIncompleteLabels(t *testing.T) {
 			}
 		}
 		w.ask("getStats", nil, &stats)
-		if len(stats.Labelers) != 1 || stats.Labelers[0].Reason != a.Reason || stats.Labelers[0].DID != labeler || stats.Labelers[0].Cursor == 0 {
+		if len(stats.Labelers) != 2 || stats.Labelers[0].Reason != a.Reason || stats.Labelers[0].DID != labeler || stats.Labelers[0].Cursor == 0 {
 			t.Errorf("getStats: %+v", stats)
 		}
 	}
@@ -177,5 +186,91 @@ func TestLabels(t *testing.T) {
 	slices.SortStableFunc(want, func(x, y string) int { return strings.Compare(uri(x), uri(y)) })
 	if !slices.Equal(texts, want) {
 		t.Errorf("%q, want %q", texts, want)
+	}
+}
+
+// queryLabels has the labels of the subjects that the patterns match, by the sources, once each on pages of every size.
+func TestQueryLabels(t *testing.T) {
+	t.Parallel()
+	w, visible, say := labeledWorld(t)
+	ask := func(limit string, patterns, sources []string) (all []string) {
+		t.Helper()
+		p := url.Values{"uriPatterns": patterns, "limit": {limit}}
+		if sources != nil {
+			p["sources"] = sources
+		}
+		for {
+			page := w.answer("com.atproto.label.queryLabels", p)
+			for _, l := range page.Labels {
+				all = append(all, l.URI+" "+l.Src+" "+l.Val+" "+l.CID)
+			}
+			if page.Cursor == "" {
+				return all
+			}
+			p.Set("cursor", page.Cursor)
+		}
+	}
+	w.says("com.atproto.label.queryLabels?uriPatterns=*", 400, "reads no labelers")
+	var want []string
+	var labels []batch.Label
+	add := func(l batch.Label) {
+		labels, want = append(labels, l), append(want, strings.Join([]string{l.Subject, l.Labeler, l.Value, l.CID}, " "))
+	}
+	for i, did := range visible[:9] {
+		for n := range 1 + i%3 {
+			l := spam("at://"+did+"/app.bsky.feed.post/3kkkkkkkkkkk"+string(rune('a'+n)), time.Now())
+			add(l)
+			if l.CID = "bafyreiclp443lavogvhj3d2ob2cxbfuscni2k5jk7bebjzg7khl3esabwq"; n == 1 {
+				add(l)
+			}
+		}
+		l := spam(did, time.Now())
+		add(l)
+		l.Value = "rude"
+		add(l)
+	}
+	for i := range 20_000 { // as many as one page reads
+		l := spam(visible[8], time.Now())
+		l.Value = strconv.Itoa(i)
+		add(l)
+	}
+	say(nil, labels...)
+	say(func(l *format.Labeler) { l.Name, l.DID = other, other })
+	matching := func(has func(uri string) bool) (some []string) {
+		for _, l := range want {
+			if has(l[:strings.Index(l, " ")]) {
+				some = append(some, l)
+			}
+		}
+		return slices.Sorted(slices.Values(some))
+	}
+	post := "at://" + visible[2] + "/app.bsky.feed.post/3kkkkkkkkkkka"
+	for _, c := range []struct {
+		patterns []string
+		has      func(uri string) bool
+	}{
+		{[]string{"*"}, func(string) bool { return true }},
+		{[]string{"did:*"}, func(uri string) bool { return strings.HasPrefix(uri, "did:") }},
+		{[]string{"at://" + visible[2] + "/*", visible[4]}, func(uri string) bool { return strings.HasPrefix(uri, "at://"+visible[2]) || uri == visible[4] }},
+		{[]string{post, visible[5], visible[5], visible[10], "at://" + visible[3] + "/app.bsky.feed.post/none"}, func(uri string) bool { return uri == post || uri == visible[5] }},
+		{[]string{visible[2] + "*"}, func(uri string) bool { return uri == visible[2] }},
+	} {
+		for _, limit := range []string{"1", "2", "7", "250"} {
+			if limit != "250" && len(matching(c.has)) > 1000 {
+				continue
+			}
+			if got, some := slices.Sorted(slices.Values(ask(limit, c.patterns, []string{other, labeler}))), matching(c.has); !slices.Equal(got, some) || len(some) < 2 {
+				t.Errorf("%q, pages of %s: %d labels, such as %q, want %d, such as %q", c.patterns, limit, len(got), got[:min(len(got), 7)], len(some), some[:min(len(some), 7)])
+			}
+		}
+		if got := ask("9", c.patterns, []string{other}); got != nil {
+			t.Errorf("%q by another labeler: %q", c.patterns, got)
+		}
+	}
+	for call, says := range map[string]string{
+		"uriPatterns=did:*b": "is not an account or an AT URI", "uriPatterns=**": "end with a *", "uriPatterns=at://alice.example.com/*": "the beginning of a DID", "uriPatterns=x": "is not an account or an AT URI", "sources=" + labeler: "uriPatterns",
+		"uriPatterns=*&sources=did:plc:nnnnnnnnnnnnnnnnnnnnnnnn": "unknown labeler did:plc:n", "uriPatterns=*&limit=251": "from 1 to 250", "uriPatterns=*&cursor=x": "the cursor does not belong",
+	} {
+		w.says("com.atproto.label.queryLabels?"+call, 400, says)
 	}
 }

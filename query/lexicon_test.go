@@ -76,7 +76,13 @@ func TestLexicons(t *testing.T) {
 	w := newViewers(t, "popular = rank(of=members("+strings.Join(oracle.NewSpreadHistory(41, 30).Accounts()[:20], ",")+"), via=likes, since=1970-01-01), pin=at://did:web:a.example.com/app.bsky.feed.post/x\n")
 	a := w.history.Accounts()
 	read := format.Labeler{Name: labeler, DID: labeler, Seq: 1, Current: true, Seen: time.Now()}
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now())}, format.Labeler{}, read); err != nil {
+	onVersion := spam("at://"+a[0]+"/app.bsky.feed.post/3kkkkkkkkkkkk", time.Now())
+	onVersion.CID, onVersion.Expires = "bafyreiclp443lavogvhj3d2ob2cxbfuscni2k5jk7bebjzg7khl3esabwq", time.Now().Add(time.Hour).UnixMicro()
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now()), onVersion}, format.Labeler{}, read); err != nil {
+		t.Fatal(err)
+	}
+	late := format.Labeler{Name: other, DID: other, Seq: 1}
+	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, format.Labeler{}, late); err != nil {
 		t.Fatal(err)
 	}
 	calls := map[string][]string{
@@ -92,6 +98,8 @@ func TestLexicons(t *testing.T) {
 		"blue.skein.graph.path":       {"from=" + a[0] + "&to=" + a[1], "from=" + a[0] + "&to=" + a[0] + "&max=1"},
 		"blue.skein.graph.getStats":   {""},
 		"blue.skein.graph.getAccount": {"did=" + a[0], "did=" + a[1], "did=did:plc:neverseenaaaaaaaaaaaaaaa"},
+
+		"com.atproto.label.queryLabels": {"uriPatterns=*&limit=1", "uriPatterns=at://*"},
 
 		"app.bsky.feed.describeFeedGenerator": {""},
 		"app.bsky.feed.getFeedSkeleton":       {strings.TrimPrefix(feedCall("popular", "&limit=2"), feedSkeleton+"?")},

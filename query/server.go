@@ -106,6 +106,7 @@ func (s *Server) methods() []xrpc.Method {
 		{NSID: "blue.skein.graph.counts", Serve: serve(counts), Form: true},
 		{NSID: "blue.skein.graph.overlap", Serve: serve(overlap), Form: true, Slow: true},
 		{NSID: "blue.skein.graph.labels", Serve: serve(labels)},
+		{NSID: "com.atproto.label.queryLabels", Serve: serve(queryLabels), Slow: true},
 		{NSID: "blue.skein.graph.path", Serve: serve(path), Slow: true},
 		{NSID: "blue.skein.graph.histogram", Serve: serve(histogram), Form: true, Slow: true},
 		{NSID: rank.NSID, Serve: serve(ranked), Form: true, Slow: true},

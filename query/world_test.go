@@ -186,6 +186,7 @@ type answer struct {
 	Total                     int
 	Members, Records          []string
 	Items                     []item
+	Labels                    []struct{ URI, Src, Val, CID string }
 	Blocks                    []accountBlock
 	Subjects                  []countedSubject
 	Of, Accounts              uint64

@@ -162,9 +162,10 @@ func (s *accounts) Labelers() (map[string]format.Labeler, error) {
 	return by, err
 }
 
-// Labels calls each for the labels of a member in effect, with the set of what has the label.
-func (s *state) Labels(k kinds.Kind, member dict.ID, each func(set dict.ID, e *LabelEntry)) error {
-	return read.Labels(s.r, k, member, func(set dict.ID, e *LabelEntry) bool { each(set, e); return true })
+// Labels calls each for the labels of a member in effect, and with onward for those of all members with higher ids, with the
+// set of what has the label, until each returns false.
+func (s *state) Labels(k kinds.Kind, member dict.ID, onward bool, each func(member, set dict.ID, e *LabelEntry) bool) error {
+	return read.Labels(s.r, k, member, onward, each)
 }
 
 // Lookup finds the ids of strings; those that have none are left None.

@@ -9,11 +9,16 @@ import (
 	"skein.blue/internal/kv"
 )
 
-// Labels calls each for the live labels of a member, with the set of what has the label, until each returns false.
-func Labels(r kv.Reader, k kinds.Kind, member dict.ID, each func(set dict.ID, e *format.LabelEntry) bool) error {
-	prefix := format.AppendLabelsKey(nil, k, member)
-	return r.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
-		_, _, set, err := format.ParseLabelKey(key)
+// Labels calls each for the live labels of a member, and with onward for those of all members with higher ids, with the set
+// of what has the label, until each returns false.
+func Labels(r kv.Reader, k kinds.Kind, member dict.ID, onward bool, each func(member, set dict.ID, e *format.LabelEntry) bool) error {
+	lo := format.AppendLabelsKey(nil, k, member)
+	hi := kv.PrefixEnd(lo)
+	if onward {
+		hi = kv.PrefixEnd([]byte{format.KeyLabels, byte(k)})
+	}
+	return r.Scan(lo, hi, false, func(key, v []byte) (bool, error) {
+		_, member, set, err := format.ParseLabelKey(key)
 		if err != nil {
 			return false, err
 		}
@@ -22,7 +27,7 @@ func Labels(r kv.Reader, k kinds.Kind, member dict.ID, each func(set dict.ID, e 
 			return false, fmt.Errorf("reading label %x: %w", key, err)
 		}
 		for i := range entries {
-			if e := &entries[i]; e.Live() && !each(set, e) {
+			if e := &entries[i]; e.Live() && !each(member, set, e) {
 				return false, nil
 			}
 		}

@@ -161,7 +161,7 @@ func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted fu
 		each = func(rec *format.Record) bool { return rec.Flags != 0 || !wanted(rec.Subject) || all(rec) }
 	}
 	if k.IsLabel() { // a label looks like a record whose key has the label's time, and whose subject is the set of what has the label
-		return Labels(r, k, actor, func(set dict.ID, e *format.LabelEntry) bool {
+		return Labels(r, k, actor, false, func(_, set dict.ID, e *format.LabelEntry) bool {
 			return !w.Has(e.Path()) || each(&format.Record{Path: e.Path(), Subject: set})
 		})
 	}

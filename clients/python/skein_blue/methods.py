@@ -53,6 +53,7 @@ __all__ = [
     "RankOutput",
     "RankRanked",
     "SubscribeChange",
+    "QueryLabelsOutput",
 ]
 
 #: A time. A datetime without a time zone is in the local one; a timedelta is an age.
@@ -776,6 +777,22 @@ class SubscribeChange(_SubscribeChange, total=False):
     type: Union[Literal["did", "uri"], str]
 
 
+class _QueryLabelsOutput(TypedDict):
+    labels: List[LabelsLabel]
+
+
+class QueryLabelsOutput(_QueryLabelsOutput, total=False):
+    """Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler."""
+
+    #: Absent on the last page. With a prefix, a page may have fewer labels than limit, or none, before the last.
+    cursor: str
+    #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
+    incomplete: bool
+    missing: Missing
+    #: Why the answer may be incomplete.
+    reason: str
+
+
 class Methods:
     """The methods of a server."""
 
@@ -982,6 +999,16 @@ class Methods:
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
         answer: RankOutput = self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
+        return answer
+
+    def query_labels(self, uri_patterns: Sequence[str], *, cursor: str | None = None, limit: int | None = None, sources: Sequence[str] | None = None) -> QueryLabelsOutput:
+        """Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler.
+
+        uri_patterns: List of AT URI patterns to match (boolean 'OR'). Each may be a prefix (ending with '*'; will match inclusive of the string leading to '*'), or a full URI, or a DID. A prefix names accounts by their DIDs.
+        cursor: The cursor of the previous page.
+        sources: Optional list of label sources (DIDs) to filter on.
+        """
+        answer: QueryLabelsOutput = self._call("com.atproto.label.queryLabels", {"uriPatterns": uri_patterns, "cursor": cursor, "limit": limit, "sources": sources})
         return answer
 
 
@@ -1191,4 +1218,14 @@ class AsyncMethods:
         weigh: Weigh each member of the set by its score there, divided by the highest one. The set must be rank(…) with top.
         """
         answer: RankOutput = await self._call("blue.skein.graph.rank", {"by": by, "cursor": cursor, "damp": damp, "decay": decay, "exact": exact, "except": except_, "limit": limit, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
+        return answer
+
+    async def query_labels(self, uri_patterns: Sequence[str], *, cursor: str | None = None, limit: int | None = None, sources: Sequence[str] | None = None) -> QueryLabelsOutput:
+        """Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler.
+
+        uri_patterns: List of AT URI patterns to match (boolean 'OR'). Each may be a prefix (ending with '*'; will match inclusive of the string leading to '*'), or a full URI, or a DID. A prefix names accounts by their DIDs.
+        cursor: The cursor of the previous page.
+        sources: Optional list of label sources (DIDs) to filter on.
+        """
+        answer: QueryLabelsOutput = await self._call("com.atproto.label.queryLabels", {"uriPatterns": uri_patterns, "cursor": cursor, "limit": limit, "sources": sources})
         return answer

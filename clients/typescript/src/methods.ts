@@ -777,6 +777,27 @@ export interface SubscribeParams {
   set: string;
 }
 
+export interface QueryLabelsParams {
+  /** The cursor of the previous page. */
+  cursor?: string;
+  limit?: number;
+  /** Optional list of label sources (DIDs) to filter on. */
+  sources?: string[];
+  /** List of AT URI patterns to match (boolean 'OR'). Each may be a prefix (ending with '*'; will match inclusive of the string leading to '*'), or a full URI, or a DID. A prefix names accounts by their DIDs. */
+  uriPatterns: string[];
+}
+
+export interface QueryLabelsOutput {
+  /** Absent on the last page. With a prefix, a page may have fewer labels than limit, or none, before the last. */
+  cursor?: string;
+  /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
+  incomplete?: boolean;
+  labels: LabelsLabel[];
+  missing?: Missing;
+  /** Why the answer may be incomplete. */
+  reason?: string;
+}
+
 /** The methods that a server also accepts as a form, by POST. */
 export const forms: ReadonlySet<string> = new Set(['blue.skein.graph.contains', 'blue.skein.graph.counts', 'blue.skein.graph.getBlocks', 'blue.skein.graph.histogram', 'blue.skein.graph.known', 'blue.skein.graph.list', 'blue.skein.graph.overlap', 'blue.skein.graph.query', 'blue.skein.graph.rank']);
 
@@ -881,5 +902,10 @@ export class Methods {
   /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. */
   rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
     return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
+  }
+
+  /** Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler. */
+  queryLabels(params: QueryLabelsParams, options?: CallOptions): Promise<QueryLabelsOutput> {
+    return this.call('com.atproto.label.queryLabels', params, options) as Promise<QueryLabelsOutput>;
   }
 }
