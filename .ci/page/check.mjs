@@ -7,7 +7,7 @@
 import {readFileSync, mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {chromium} from 'playwright-core';
-import {feeds, graphs} from './parts.mjs';
+import {axeOf, feeds, graphs, pictures, states, untilOf} from './parts.mjs';
 
 const [base, truthFile, shots, executablePath] = process.argv.slice(2);
 const truth = JSON.parse(readFileSync(truthFile));
@@ -51,13 +51,7 @@ await context.route('https://public.api.bsky.app/**', route => {
   route.fulfill({json, headers: {'access-control-allow-origin': '*'}});
 });
 
-// The page's policy forbids waitForFunction.
-async function until(condition, arg, timeout = 10000) {
-  for (const end = Date.now() + timeout; ; await page.waitForTimeout(50)) {
-    if (await page.evaluate(condition, arg).catch(() => false)) return;
-    if (Date.now() > end) throw new Error('timed out waiting for ' + condition + ' ' + arg + '\n' + (await page.textContent('#out').catch(() => '')));
-  }
-}
+const until = untilOf(page), axe = axeOf(page, axeSource, expect);
 
 const answered = () => page.waitForSelector('#out h2, #out .error');
 const type = async text => {
@@ -70,17 +64,14 @@ const type = async text => {
 const facts = () => page.textContent('#out .facts');
 const lines = text => text.split('\n').filter(Boolean), action = name => page.click(`#out .bar button:text-is("${name}")`);
 const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent.startsWith('did:') && a.textContent.includes('/') ? 'at://' + a.textContent : a.textContent));
-const axe = async where => {
-  await page.evaluate(axeSource);
-  const {violations} = await page.evaluate(() => axe.run());
-  const bad = violations.filter(v => ['serious', 'critical'].includes(v.impact));
-  expect(bad.length === 0, `axe-core, ${where}: ${bad.length} serious` + bad.map(v => `\n       ${v.id}: ${v.nodes.map(n => n.html).slice(0, 3).join(' ')}`).join(''));
-};
 
-const the = {page, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines};
+const the = {page, likers, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines};
 
-// The state of the index is visible at once.
+// The state of the index has a page of its own, one click from every other.
 await page.goto(base + '/');
+expect(await page.isHidden('#now'), 'the first page is for the visitor');
+await until(() => /behind|answering/.test(document.querySelector('#state-text').textContent));
+await page.click('#state a');
 await until(() => /behind|answering/.test(document.querySelector('#state-text').textContent));
 await until(() => document.querySelector('#events-chart .line').getAttribute('d')?.includes('L'), null, 15000);
 expect(await page.$eval('#tiles', e => e.childElementCount) === 7, 'seven tiles');
@@ -88,6 +79,8 @@ expect(/^[1-9]/.test(await page.textContent('#events-rate')), 'events per second
 const first = await page.textContent('#tiles');
 await until(t => document.querySelector('#tiles').textContent !== t, first, 5000);
 expect(true, 'the tiles change');
+await axe('the state of the index');
+await page.goto(base + '/');
 await axe('the first page');
 
 // Completion, by keyboard and by mouse.
@@ -135,7 +128,6 @@ const {kinds} = await (await page.request.get(base + '/xrpc/blue.skein.graph.get
 const sets = kinds.filter(k => k.forward).flatMap(k => [k.forward, k.reverse]), helped = await page.$$eval('#what button', list => list.map(b => b.textContent));
 expect(sets.length > 8 && sets.every(s => helped.includes(s + '(…)')), 'the help lists all sets: ' + sets.join(' '));
 await page.click('#help summary');
-expect(await page.$eval('#now', e => e.open), 'the section Now is open at first');
 
 // A set, its pages, its address, and the way back.
 await type(`follows(${account})`);
@@ -173,7 +165,7 @@ const typeSet = async set => {
   await until(t => document.querySelector('#out h2')?.textContent === t, set);
 };
 await typeSet(`likers(${post})`);
-expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Filter', 'Watch', 'curl command', 'Copy all', 'CSV']), 'one bar of actions');
+expect(JSON.stringify(await page.$$eval('#out .bar button', list => list.map(b => b.textContent))) === JSON.stringify(['Filter', 'Watch', 'Share', 'curl command', 'Copy all', 'CSV']), 'one bar of actions');
 expect(await page.evaluate(() => document.querySelector('#out .bar').getBoundingClientRect().bottom <= document.querySelector('#out ol.members:not([hidden])').getBoundingClientRect().top), 'the bar is above the members');
 expect(await page.isHidden('#whom'), 'the form is hidden at first');
 await action('Filter');
@@ -378,8 +370,8 @@ expect(true, 'going back restores the scroll position');
 // Watching a set.
 await typeSet(`followers(${account})`);
 await action('Watch');
-await until(() => /no changes yet/.test(document.querySelector('#out').textContent));
-expect(true, 'a set is watched');
+await until(() => /now \d+; no changes yet/.test(document.querySelector('#out').textContent));
+expect(true, 'a set is watched, and its members counted: ' + await page.textContent('#out [role=status]'));
 await action('Stop watching');
 await typeSet(`followers(${account}, since=7d)`);
 await action('Watch');
@@ -425,7 +417,7 @@ expect((await page.$$eval('#out b', list => list.map(b => b.textContent))).filte
 await type(`intersect(follows(${account}), likers(${post}))`);
 await until(() => /@person/.test(document.querySelector('#out h2').textContent));
 expect(/^intersect\(follows\(@person\d+\.example\.com\), likers\(“Post \d+ .*”\)\)$/.test(await page.textContent('#out h2')), 'an expression shows names: ' + await page.textContent('#out h2'));
-const listed = await page.$$eval('#out [data-member]', list => list.map(e => e.dataset.member));
+const listed = await page.$$eval('#out .members [data-member]', list => list.map(e => e.dataset.member));
 expect(new Set(listed).size === listed.length, 'no member is listed twice');
 await type(account);
 await until(() => document.querySelector('#out h2 b'));
@@ -460,10 +452,12 @@ await page.evaluate(() => localStorage.clear());
 
 await feeds(the);
 await graphs(the);
+await pictures(the);
+await states(the, [['status', {status: ''}, '#now:not([hidden])'], ['you', {}, '#out form'], ['account', {q: account}]]);
 
 // The keyboard reaches everything.
 await page.goto(base + '/');
-await page.waitForSelector('#tiles div');
+await page.waitForSelector('#out .cards');
 const reached = new Set();
 for (let i = 0; i < 35; i++) {
   await page.keyboard.press('Tab');
@@ -479,8 +473,7 @@ for (const [name, options, path] of [
   await page.emulateMedia({colorScheme: options.colorScheme});
   await page.setViewportSize({width: options.width, height: options.width < 500 ? 740 : 900});
   await page.goto(base + path);
-  await until(() => document.querySelector('#tiles div') && document.querySelector('#out').childElementCount > 0);
-  await page.waitForTimeout(400);
+  await until(() => document.querySelector('#tiles div') && document.querySelector('#out').childElementCount > 0 && !document.querySelector('#out[aria-busy], #out [aria-busy]'));
   await axe(name);
   expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), name + ': no wider than the window');
   await page.screenshot({path: `${shots}/${name}.png`});

@@ -1,10 +1,13 @@
 // Opens the page of a running skein demo. The page proposes the demo's queries, all of them have
 // answers, the people have names and pictures, and the page contacts no other server.
 //
-//   node demo.mjs URL CHROMIUM
+//   node demo.mjs URL SCREENSHOTS CHROMIUM
+import {readFileSync} from 'node:fs';
+import {createRequire} from 'node:module';
 import {chromium} from 'playwright-core';
+import {axeOf, states, untilOf} from './parts.mjs';
 
-const [base, executablePath] = process.argv.slice(2);
+const [base, shots, executablePath] = process.argv.slice(2);
 let wrong = 0;
 function expect(ok, what) {
   if (!ok) wrong++;
@@ -17,6 +20,7 @@ page.on('console', m => logged.push(m.type() + ': ' + m.text()));
 page.on('pageerror', e => logged.push('error: ' + e));
 page.on('request', r => { if (!r.url().startsWith(base)) logged.push('request: ' + r.url()); });
 await page.addInitScript(() => addEventListener('securitypolicyviolation', e => console.warn('policy: ' + e.violatedDirective + ' ' + e.blockedURI)));
+const until = untilOf(page), axe = axeOf(page, readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'), expect);
 await page.goto(base + '/');
 await page.waitForSelector('#out a', {timeout: 30_000});
 expect(await page.isHidden('#names'), 'names come from this server');
@@ -43,20 +47,62 @@ for (const [template, right] of [
 }
 await page.click('#out .bar button:text-is("Publish")');
 expect((await page.textContent('#out .curl:visible')).includes('"did:web:YOUR.HOST"'), 'a server without a public name says so in the record');
-// The chart of a set by time has all members, and a bar leads to those of its bucket.
-const sums = () => page.$$eval('.bars > *', list => list.reduce((n, b) => n + Number(b.title.split(': ').at(-1).replace(/\D/g, '')), 0));
+// The chart of a set by time has all members. A part of it, dragged or chosen by keyboard, becomes
+// the window of the query.
+const bars = () => page.$$eval('.bars > *', list => list.map(b => Number(b.title.split(': ').at(-1).replace(/\D/g, '')))), sum = list => list.reduce((a, b) => a + b, 0);
+const total = async () => parseInt((await page.textContent('#out .facts')).replace(/[^\d ]/g, ''));
 await page.goto(base + '/');
 await page.waitForSelector('#out a');
 const [person] = (await page.textContent('#out')).match(/@[\w.-]+\.test/);
-await page.goto(base + '/?' + new URLSearchParams({q: person}));
+const chart = async () => {
+  await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
+  await page.waitForSelector('.times:not([hidden])');
+};
+const window = async what => {
+  await until(() => /since=\d{4}-.*until=\d{4}-/.test(document.querySelector('#q').value) && !document.querySelector('#out[aria-busy]'));
+  expect(Math.abs(await total() - what) <= 2, `the window has its ${what} members: ${await page.inputValue('#q')}`);
+};
+await chart();
+expect(Math.abs(sum(await bars()) - await total()) <= 5, `the chart has all ${await total()} followers: ${sum(await bars())}`);
+expect((await page.getAttribute('.times .plot', 'aria-label')).startsWith('Accounts per '), 'the chart has a description');
+const first = await bars();
+await page.focus('.plot');
+for (const key of ['Home', 'ArrowRight', 'Shift+ArrowRight', 'Shift+ArrowRight', 'Shift+ArrowRight']) await page.keyboard.press(key);
+expect(/ to .*: \d/.test(await page.getAttribute('.plot', 'aria-valuetext')), 'a screen reader hears the window: ' + await page.getAttribute('.plot', 'aria-valuetext'));
+await page.keyboard.press('Enter');
+await window(sum(first.slice(1, 5)));
+await chart();
+const {x, y, width} = await (await page.$('.plot')).boundingBox();
+await page.mouse.move(x + width * .5 / first.length, y + 20);
+await page.mouse.down();
+await page.mouse.move(x + width * 9.5 / first.length, y + 20, {steps: 4});
+await page.mouse.up();
+await window(sum(first.slice(0, 10)));
 await page.waitForSelector('.times:not([hidden])');
-const followers = Number((await page.textContent('#out .cards small')).replace(/\D/g, ''));
-expect(Math.abs(await sums() - followers) <= 5, `the chart of an account has its ${followers} followers: ${await sums()}`);
-expect((await page.getAttribute('.times', 'aria-label')).startsWith('New followers per '), 'the chart has a description');
-const [title, href] = await page.$eval('.bars > a', a => [a.title, a.getAttribute('href')]);
-await page.click('.bars > a');
-await page.waitForSelector('#out h2:has-text("since=")');
-expect((await page.textContent('#out .facts')).startsWith(title.split(': ').at(-1) + ' account'), `the bar ${title} leads to its members: ${href}`);
+await page.focus('.plot');
+for (const key of ['Home', 'Enter']) await page.keyboard.press(key);
+await until(() => document.querySelector('#q').value.split('since=').length === 2 && document.querySelector('#out h2'));
+expect(true, 'a window in a window replaces it: ' + await page.inputValue('#q'));
+// An account: its circle is the ranking behind it, and its growth ends at its followers.
+await page.goto(base + '/?' + new URLSearchParams({q: person}));
+await until(() => document.querySelectorAll('.around img').length > 5 && !document.querySelector('.picture[aria-busy]') && /^\d/.test(document.querySelector('#out .cards small')?.textContent));
+const set = new URL(await page.getAttribute('.circle .facts a', 'href'), base).searchParams.get('q');
+const {items} = await (await page.request.get(base + '/xrpc/blue.skein.graph.rank?' + new URLSearchParams({set, limit: '30'}))).json(), around = await page.$$eval('.around .face', list => list.map(e => e.dataset.member).slice(1));
+expect(/repliers.*authors/.test(set) && around.length > 7 && around.filter(d => items.some(i => i.member === d)).length >= around.length - 2, `the circle has ${around.length} faces of its ranking`);
+expect(Math.abs(Number(await page.textContent('.grown b')) - parseInt(await page.textContent('#out .cards small'))) <= 5, 'the growth ends at the followers: ' + await page.textContent('.grown figcaption'));
+const hours = await page.$$eval('.hours span', list => list.map(e => e.title));
+expect(hours.length === 7 * 24 && hours.some(h => !h.endsWith(': 0')), 'the week: ' + await page.textContent('.week .facts'));
+// A result of a ranking has the faces of those who gave it.
+const ranking = `rank(of=follows(${(await page.request.get(base + '/page/config.json')).ok() && (await (await page.request.get(base + '/page/config.json')).json()).examples.map(e => /of=follows\(([^)]+)\)/.exec(e.q)?.[1]).find(Boolean)}), via=likes)`;
+await page.goto(base + '/?' + new URLSearchParams({q: ranking}));
+await page.waitForSelector('#out .faces img');
+const [liked, opens, by] = await page.$eval('#out li:has(.faces)', li => [parseInt(li.querySelector('.more > a').textContent.replace(/\D/g, '')), li.querySelector('.more > a').getAttribute('href'), [...li.querySelectorAll('.face')].map(f => f.dataset.member)]);
+const givers = await members(new URL(opens, base).searchParams.get('q'));
+expect(by.length === Math.min(5, liked) && by.every(d => givers.includes(d)), `faces of ${by.length} of the ${liked} that liked it`);
+// CSV has handles and names.
+const [download] = await Promise.all([page.waitForEvent('download'), page.click('#out .bar button:text-is("CSV")')]);
+const [head, row] = readFileSync(await download.path(), 'utf8').split('\r\n');
+expect(head === 'member,handle,name,count' && /^at:[^,]+,[\w.-]+\.test,[^,]+ [^,]+,\d+$/.test(row), `the table has handles and names: ${head}: ${row}`);
 // The order of a set can be chosen.
 await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
 await page.waitForSelector('.order');
@@ -65,6 +111,7 @@ await page.selectOption('.order', 'size(followers)');
 await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
+await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times:not([hidden])']]);
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

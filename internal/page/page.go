@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"regexp"
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
@@ -40,6 +41,9 @@ type file struct {
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
+// comments are the lines of a script that have only a comment. Browsers receive none.
+var comments = regexp.MustCompile(`(?m)^\s*//.*\n`)
+
 // files are all files of the page, by name.
 var files = func() map[string]*file {
 	entries, err := static.ReadDir("static")
@@ -51,6 +55,9 @@ var files = func() map[string]*file {
 		b, err := static.ReadFile("static/" + e.Name())
 		if err != nil {
 			panic(err)
+		}
+		if path.Ext(e.Name()) == ".js" {
+			b = comments.ReplaceAll(b, nil)
 		}
 		all[e.Name()] = &file{types[path.Ext(e.Name())], b, fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}

@@ -2,13 +2,15 @@ package page
 
 import (
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// run returns what functions of a script make of texts, by the name of the function.
-func run(t *testing.T, script string, texts []string, functions string) (results map[string][]string) {
+// run returns what functions of scripts make of texts, by the name of the function.
+func run(t *testing.T, scripts string, texts []string, functions string) (results map[string][]string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -16,9 +18,11 @@ func run(t *testing.T, script string, texts []string, functions string) (results
 	}
 	given, err := json.Marshal(texts)
 	must(t, err)
-	source, err := static.ReadFile("static/" + script)
-	must(t, err)
-	program := string(source) + "\nprocess.stdout.write(JSON.stringify(Object.fromEntries(Object.entries({" + functions + "}).map(([name, f]) => [name, " + string(given) + ".map(f)]))));"
+	program := ""
+	for name := range strings.FieldsSeq(scripts) {
+		program += string(files[name].plain)
+	}
+	program += "\nprocess.stdout.write(JSON.stringify(Object.fromEntries(Object.entries({" + functions + "}).map(([name, f]) => [name, " + string(given) + ".map(f)]))));"
 	out, err := exec.CommandContext(t.Context(), node, "-e", program).Output()
 	must(t, err)
 	if err := json.Unmarshal(out, &results); err != nil {
@@ -73,5 +77,38 @@ func TestPastedNames(t *testing.T) {
 		if got["of"][i] != names[text] {
 			t.Errorf("%q: %q, want %q", text, got["of"][i], names[text])
 		}
+	}
+}
+
+// The page draws the sets that an expression combines, whatever is inside them, and only those.
+func TestOperands(t *testing.T) {
+	want := map[string]string{
+		`intersect(likers(x), followers(@a.test))`:               "intersect 0: likers(x) | followers(@a.test)",
+		" except( a(b) ,\n union(c(d), e(f)), g(h, since=7d) ) ": "except 0: a(b) | union(c(d), e(f)) | g(h, since=7d)",
+		`atleast(2, taggers("a, \"b)"), a(b), c(d))`:             `atleast 2: taggers("a, \"b)") | a(b) | c(d)`,
+		`mutuals(@a.test)`:             "intersect 0: follows(@a.test) | followers(@a.test)",
+		`union(a(b))`:                  "null",
+		`likes(x, since=7d)`:           "null",
+		`sample(union(a(b), c(d)), 3)`: "null",
+		`union(` + strings.Repeat("a(b), ", 20) + `a(b))`:         "null",
+		`rank(of=union(a(b), c(d)), via=likes)`:                   "null",
+		`blend(1, rank(of=a(b), via=x), 2, rank(of=a(b), via=y))`: "null",
+		`intersect(a(b), c(d), e(f), g(h), i(j), k(l))`:           "intersect 0: a(b) | c(d) | e(f) | g(h) | i(j) | k(l)",
+	}
+	texts := slices.Sorted(maps.Keys(want))
+	got := run(t, "app.js pictures.js", texts, "of: q => { const o = operandsOf(q); return o ? o.operator + ' ' + o.least + ': ' + o.sets.join(' | ') : 'null'; }")
+	for i, q := range texts {
+		if got["of"][i] != want[q] {
+			t.Errorf("%q: %q, want %q", q, got["of"][i], want[q])
+		}
+	}
+}
+
+// A window of time replaces the one that a set has.
+func TestWithin(t *testing.T) {
+	texts := []string{"likes(@a.test)", "likers(at://x/y/z, since=7d)", "likes(x, until=2026-01-01, since=2025-01-01) "}
+	want := []string{"likes(@a.test, since=A, until=B)", "likers(at://x/y/z, since=A, until=B)", "likes(x, since=A, until=B)"}
+	if got := run(t, "times.js", texts, "in: q => within(q, 'A', 'B')"); !slices.Equal(got["in"], want) {
+		t.Errorf("%q, want %q", got["in"], want)
 	}
 }

@@ -67,7 +67,7 @@ func TestPageHasAllKinds(t *testing.T) {
 // The scripts have no list of the sets: each names only the sets of the queries that it
 // proposes.
 func TestScriptsListNoSets(t *testing.T) {
-	proposed := []string{"followers", "follows", "likes", "likers", "listed"}
+	proposed := []string{"followers", "follows", "likes", "likers", "reposts", "listed"}
 	for name, f := range files {
 		for _, k := range kinds.All {
 			for _, set := range []string{k.Forward, k.Reverse} {

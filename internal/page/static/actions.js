@@ -29,6 +29,7 @@ function actions({method, params, total, panels = {}, watch, whole, most = 1000}
   }}, name));
   for (const name in panels) panel(name, panels[name]);
   if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
+  bar.append(share());
   panel('curl command', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
   take('CSV', rows => saveCSV(rows, params));
@@ -45,13 +46,23 @@ const mostTaken = 100_000;
 async function everything(method, params, each, progress, signal) {
   const rows = [];
   for (let cursor = ''; ;) {
-    const {answer} = await ask(method, {...params, ...each && {limit: String(each)}, ...cursor && {cursor}}, signal);
-    rows.push(...answer.items || (answer.feed ? answer.feed.map(i => ({member: i.post})) : answer.members.map(m => ({member: m}))));
+    const {answer} = await ask(method, {...params, ...config.handles && method.startsWith('blue.') && {names: 'true'}, ...each && {limit: String(each)}, ...cursor && {cursor}}, signal);
+    const items = answer.items || (answer.feed ? answer.feed.map(i => ({member: i.post})) : answer.members.map(m => ({member: m})));
+    rows.push(...items.map(({member, ...more}) => ({member, ...answer.handles && {handle: answer.handles[ownerOf(member)] || ''}, ...more})));
     cursor = answer.cursor || '';
-    if (!cursor || !each) return {rows, more: false};
-    if (rows.length >= mostTaken) return {rows, more: true};
+    if (!cursor || !each || rows.length >= mostTaken) return {rows: await named(rows, signal), more: Boolean(cursor && each)};
     progress(rows.length);
   }
+}
+
+// named adds the names of the accounts, if the viewer wants names, to the first thousand rows.
+async function named(rows, signal) {
+  if (!namesShown()) return rows;
+  await learn(rows.slice(0, 1000).map(r => r.member), signal).catch(() => { /* without names */ });
+  return rows.map(({member, handle, ...more}) => {
+    const p = profiles.get(ownerOf(member)) || {};
+    return {member, handle: handle || p.handle || '', name: p.displayName || '', ...more};
+  });
 }
 
 const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. For all: “skein query” in a shell' : '');
@@ -64,7 +75,7 @@ const safe = v => cell(v.replace(/^[=+\-@\t\r]/, "'$&"));
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
-  const text = asking.then(({rows}) => new Blob([rows.map(r => cell(r.member) + '\n').join('')], {type: 'text/plain'}));
+  const text = asking.then(({rows}) => new Blob([rows.map(r => [r.member, r.handle, r.name].filter(v => v !== undefined).map(v => cell(v.replaceAll('\t', ' '))).join('\t') + '\n').join('')], {type: 'text/plain'}));
   await Promise.all([asking, navigator.clipboard.write([new ClipboardItem({'text/plain': text})])]);
   return 'Copied ' + sentence(taken(await asking));
 }
@@ -121,7 +132,7 @@ function subjectForm(label, way, kind, make, value) {
 // websocket, because a browser has few other connections.
 function changes(q, bar, note) {
   const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true});
-  let cursor = '', wait = 500, begun = false;
+  let cursor = '', wait = 500, begun = false, added = 0, removed = 0, asked = 0;
   const stop = text => {
     if (watching) watching.close();
     watching = null;
@@ -141,8 +152,14 @@ function changes(q, bar, note) {
     }
     while (list.childElementCount > 100) list.lastChild.remove();
     list.hidden = !list.childElementCount;
-    note.textContent = list.hidden ? 'Watching; no changes yet.' : 'Watching.';
+    added += (m.entered || []).length;
+    removed += (m.left || []).length;
     nameThem(list, pending.signal);
+    recount(++asked, watching);
+  };
+  const recount = async (turn, mine) => {
+    const {answer} = await ask('blue.skein.graph.query', {set: q, count: 'true'}, pending.signal).catch(() => ({answer: {}}));
+    if (turn === asked && watching === mine) note.textContent = `Watching${answer.total >= 0 ? ': now ' + number.format(answer.total) : ''}; ${list.hidden ? 'no changes yet' : `${number.format(added)} added, ${number.format(removed)} removed`}.`;
   };
   const connect = () => {
     const w = new WebSocket(location.origin.replace(/^http/, 'ws') + '/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams(cursor ? {set: q, cursor} : {set: q}));

@@ -113,10 +113,12 @@ async function show() {
     shown = location.search;
   }
   out.setAttribute('aria-busy', 'true'); // it still shows another answer
-  const asked = feed || q;
-  document.title = asked ? asked + ' – skein' : 'skein';
-  $('now').open = !asked;
+  const overlap = p.get('overlap'), status = p.has('status'), asked = feed || q || overlap;
+  document.title = (status ? 'Index status – ' : asked ? asked + ' – ' : '') + 'skein';
+  $('now').hidden = !status;
   try {
+    if (status) return out.replaceChildren();
+    if (overlap !== null) return showOverlap(out, overlap, signal);
     if (!asked) return welcome(out, signal);
     if (/^\s*rank\s*\(/.test(q)) await learnRank();
     const s = subjectOf(q), rank = /^\s*blend\s*\(/.test(q) ? {set: q} : rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
@@ -163,7 +165,7 @@ const card = (params, titled, expr, note) => el('li', {}, link(params, el('b', {
 
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
-  out.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
+  out.replaceChildren(you(signal), config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
     templates());
   nameThem(out, signal);
   config.examples.forEach(async (e, i) => {
@@ -212,9 +214,9 @@ async function showSet(out, q, paged, signal) {
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
   out.replaceChildren(title(el('code', {}, ...spell(q))), facts(counted(answer.total, whose ? 'account' : 'record'), paged.page > 1 && 'page ' + paged.page, orders(q, answer), took), incomplete(answer),
-    isOne(q) && paged.page === 1 ? byTime(q, whose ? 'Accounts' : 'Records', signal) : '',
+    paged.page > 1 ? '' : isOne(q) ? byTime(q, whose ? 'Accounts' : 'Records', signal) : combined(q, signal),
     actions({method, params, total: answer.total, panels: {Filter: refine(q, answer.type)}, watch: q}),
-    ...members({q, ...paged.order && {order: paged.order}}, paged, answer, items, i => [i.size !== undefined && el('span', {class: 'more'}, counted(i.size, whose ? 'follower' : 'like')), i.time && el('time', {datetime: i.time, class: 'more'}, new Date(i.time).toLocaleString())]));
+    ...members({q, ...paged.order && {order: paged.order}}, paged, answer, items, i => [i.size !== undefined && el('span', {class: 'more'}, counted(i.size, whose ? 'follower' : 'like')), i.time && relative(i.time)]));
   nameThem(out, signal);
 }
 
@@ -262,6 +264,7 @@ async function showRank(out, q, typed, paged, signal) {
   out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), params.of && link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
     actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
+  faces(out, params, signal);
 }
 
 // list lists members, each with more details.
@@ -305,8 +308,8 @@ async function showSubject(out, s, signal) {
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
   heading.dataset.member = x;
-  out.replaceChildren(heading, about, warning, el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),
-    s.kind === 'list' ? '' : byTime(s.kind === 'post' ? `likers(${x})` : `followers(${x})`, s.kind === 'post' ? 'Likes' : 'New followers', signal), form);
+  out.replaceChildren(el('div', {class: 'head'}, heading, share()), about, warning, s.kind === 'account' ? el('div', {class: 'pictures'}, circle(x, signal), growth(`followers(${x})`, 'followers', signal), week(x, signal)) : '', el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),
+    s.kind === 'post' ? byTime(`likers(${x})`, 'Likes', signal) : '', form);
   nameThem(out, signal);
   if (x.startsWith('https:')) { // only the server knows its AT URI
     ask('blue.skein.graph.query', {set: `members(${x})`}, signal).then(({answer}) => {

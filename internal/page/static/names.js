@@ -13,14 +13,11 @@ function keepProfile(p) {
   profiles.set(p.handle, p);
 }
 
-// nameThem names the members that are shown.
-async function nameThem(out, signal) {
-  const shown = [...out.querySelectorAll('[data-member]')], allowed = config.people || $('names').checked;
-  const paint = () => shown.forEach(e => describe(e, allowed));
-  paint();
-  $('names-failed').hidden = true;
-  if (!allowed) return;
-  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/', members = shown.map(e => e.dataset.member);
+const namesShown = () => config.people || $('names').checked;
+
+// learn fetches the names of members, and the texts of posts. It calls after each answer.
+async function learn(members, signal, after = () => {}) {
+  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/';
   const learnOf = async (method, parameter, wanted, known, keep) => {
     const unknown = [...new Set(wanted)].filter(x => !known.has(x));
     for (let i = 0; i < unknown.length; i += 25) {
@@ -29,12 +26,22 @@ async function nameThem(out, signal) {
       if (!response.ok && response.status < 429) return; // the members are none of its network
       keep(await response.json());
       for (const x of some) if (!known.has(x)) known.set(x, null);
-      paint();
+      after();
     }
   };
+  await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
+  await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
+}
+
+// nameThem names the members that are shown.
+async function nameThem(out, signal) {
+  const shown = [...out.querySelectorAll('[data-member]')], allowed = namesShown();
+  const paint = () => shown.forEach(e => describe(e, allowed));
+  paint();
+  $('names-failed').hidden = true;
+  if (!allowed) return;
   try {
-    await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
-    await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
+    await learn(shown.map(e => e.dataset.member), signal, paint);
   } catch (e) {
     $('names-failed').hidden = e.name === 'AbortError' || config.people;
   }
@@ -43,6 +50,7 @@ async function nameThem(out, signal) {
 // describe names the account or record of one element.
 function describe(e, allowed) {
   const member = e.dataset.member, p = allowed ? profiles.get(ownerOf(member)) : null, words = allowed && texts.get(member), who = e.querySelector('.who');
+  if (e.classList.contains('face')) return showFace(e, p, handles.get(member) || member);
   if (e.classList.contains('lit')) return p && nameLiteral(e, member, p, words);
   if (!p) {
     if (handles.has(member)) who.querySelector('.it').textContent = handles.get(member);
@@ -52,12 +60,24 @@ function describe(e, allowed) {
   const it = who.querySelector('.it'), record = member.startsWith('at:');
   if (!e.dataset.named && !(record && e.classList.contains('subject'))) { // the line below names its author
     who.prepend(el('b', {}, p.displayName || p.handle), ' ');
-    if (p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'))) e.prepend(el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'}));
+    if (pictured(p)) e.prepend(avatar(p));
   }
   it.title = member;
   if (!record) it.textContent = '@' + p.handle;
   else if (words) { it.textContent = words; it.classList.add('words'); }
   e.dataset.named = words || !isPost(member) ? 'all' : 'owner';
+}
+
+const pictured = p => p && p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'));
+const avatar = p => el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'});
+
+// showFace fills a face with the picture of its account, or else the first letter of its name.
+function showFace(e, p, name) {
+  if (e.dataset.named) return;
+  if (p) e.dataset.named = 'all';
+  e.title = p ? '@' + p.handle : name;
+  e.setAttribute('aria-label', e.title);
+  e.replaceChildren(pictured(p) ? avatar(p) : e.title.replace(/^(@|did:.*)/, '').slice(0, 1).toUpperCase() || '@');
 }
 
 // nameLiteral replaces a name in an expression by one that people can read.

@@ -1,29 +1,128 @@
-// The chart of a set by time: how many of its records are in each hour, day or other bucket.
+// Charts by time: a set by when its records were made, the growth of an account, and its week.
 'use strict';
 
 const buckets = {60: 'minute', 300: '5 minutes', 900: '15 minutes', 3600: 'hour', 21600: '6 hours', 86400: 'day', 604800: 'week', 2592000: '30 days'};
 
-// byTime returns a chart, which is hidden until the server has counted. A bar links to its members.
+// picture returns a figure that draw fills when the answer for it is there. draw returns null if
+// there is nothing to show.
+function picture(name, caption, signal, draw) {
+  const figure = el('figure', {class: 'picture ' + name, 'aria-busy': 'true'}, el('figcaption', {}, caption));
+  draw(figure).then(parts => figure.append(...parts || [el('p', {class: 'facts'}, 'Nothing to show.')])).catch(e => {
+    if (e.name !== 'AbortError') figure.append(el('p', {class: 'facts'}, sentence(plain(e.message))));
+  }).finally(() => figure.removeAttribute('aria-busy'));
+  return figure;
+}
+
+const histogram = async (set, signal, more) => (await ask('blue.skein.graph.histogram', {set, ...more}, signal)).answer;
+
+// byTime returns the chart of a set, which is hidden until the server has counted.
 function byTime(set, what, signal) {
   const figure = el('figure', {class: 'times', hidden: true});
-  ask('blue.skein.graph.histogram', {set}, signal).then(({answer}) => {
-    const all = answer.buckets, last = all.at(-1), most = Math.max(...all.map(b => b.count)), step = answer.bucketSeconds * 1000;
-    if (all.length < 2) return;
-    const when = step < 864e5 ? t => new Date(t).toLocaleString(undefined, {dateStyle: 'short', timeStyle: 'short'}) : t => new Date(t).toLocaleDateString(undefined, {timeZone: 'UTC'});
-    const end = b => new Date(Date.parse(b.start) + step).toISOString();
-    const bars = el('div', {class: 'bars', 'aria-hidden': 'true'});
-    figure.setAttribute('aria-label', `${what} per ${buckets[answer.bucketSeconds]} from ${when(all[0].start)} to ${when(last.start)}: peak ${number.format(most)}, latest ${number.format(last.count)}`);
-    for (const b of all) {
-      const text = `${when(b.start)}: ${number.format(b.count)}`, q = /(since|until)=/.test(set) ? null : set.replace(/\)\s*$/, `, since=${b.start}, until=${end(b)})`);
-      const bar = q && b.count ? link({q}) : el('span');
-      bar.title = text;
-      bar.tabIndex = -1; // the list below has all of them
-      bar.style.height = 100 * b.count / most + '%';
-      bars.append(bar);
-    }
-    figure.replaceChildren(el('figcaption', {}, `${what} per ${buckets[answer.bucketSeconds]}`, el('small', {}, ` · peak ${number.format(most)}${answer.earlier ? ` · ${number.format(answer.earlier)} earlier than ${when(all[0].start)}` : ''}`)),
-      bars, el('p', {class: 'ages'}, el('span', {}, when(all[0].start)), el('span', {}, when(last.start))));
-    figure.hidden = false;
+  histogram(set, signal).then(answer => {
+    figure.append(...chart(answer, set, what));
+    figure.hidden = answer.buckets.length < 2;
   }).catch(() => { /* the answer beside it shows the error */ });
   return figure;
+}
+
+// growth returns the chart of how a set has grown.
+const growth = (set, what, signal) => picture('grown', what, signal, async figure => {
+  const answer = await histogram(set, signal);
+  if (answer.buckets.length < 2) return null;
+  figure.firstChild.remove();
+  return [...chart(answer, set, what, true), incomplete(answer)];
+});
+
+// within limits a set to a window of time, instead of the one that it has.
+const within = (set, since, until) => set.replace(/,\s*(since|until)\s*=[^,()]*/g, '').replace(/\)\s*$/, `, since=${since}, until=${until})`);
+
+// steps returns the ticks of an axis from 0 to at least most.
+function steps(most) {
+  const least = Math.max(1, most / 5), power = 10 ** Math.floor(Math.log10(least)), step = power * [1, 2, 5, 10].find(n => n * power >= least);
+  return Array.from({length: Math.ceil(most / step) + 1}, (_, i) => i * step);
+}
+
+// place sets properties of an element's style, in percent.
+function place(e, percents) {
+  for (const name in percents) e.style[name] = percents[name] + '%';
+  return e;
+}
+
+// chart draws the answer of histogram for a set, as counts or, if grown, as their sum so far. A
+// part of it, chosen by dragging or with the keyboard, becomes the window of the query.
+function chart(answer, set, what, grown) {
+  const all = answer.buckets, n = all.length, step = answer.bucketSeconds * 1000, unit = buckets[answer.bucketSeconds], before = (answer.earlier || 0) + (answer.undated || 0);
+  if (!n) return [];
+  const form = new Intl.DateTimeFormat(undefined, step < 864e5 ? {month: 'short', day: 'numeric', hour: 'numeric', ...step < 36e5 && {minute: 'numeric'}} : {dateStyle: 'medium', timeZone: 'UTC'});
+  const start = i => new Date(Date.parse(all[0].start) + i * step), when = i => form.format(start(i));
+  let at = n - 1, from = at, dragging = false, sum = before;
+  const values = all.map(b => grown ? sum += b.count : b.count), most = Math.max(...values), last = number.format(values.at(-1)), ticks = steps(most), top = ticks.at(-1);
+  const brush = el('span', {class: 'brush', hidden: true}), says = el('p', {class: 'facts says'}, 'Drag to choose a time, or use the arrow keys, Shift and Enter.');
+  const chosen = () => [Math.min(at, from), Math.max(at, from) + 1], count = () => all.slice(...chosen()).reduce((s, b) => s + b.count, 0);
+  const select = (to, extend) => {
+    at = Math.min(n - 1, Math.max(0, to));
+    if (!extend) from = at;
+    const [low, high] = chosen();
+    brush.hidden = false;
+    place(brush, {left: 100 * low / n, width: 100 * (high - low) / n});
+    says.textContent = `${when(low)}${high > low + 1 ? ' to ' + when(high) : ''}: ${number.format(count())}${grown ? ` new, ${number.format(values[high - 1])} then` : ''}`;
+    plot.setAttribute('aria-valuenow', at);
+    plot.setAttribute('aria-valuetext', says.textContent);
+  };
+  const apply = () => count() && go({q: within(set, ...chosen().map(i => start(i).toISOString().replace('.000', '')))}).then(atAnswer);
+  const under = e => {
+    const box = plot.getBoundingClientRect();
+    return Math.floor(n * (e.clientX - box.left) / box.width);
+  };
+  const plot = el('div', {class: 'plot', role: 'slider', tabindex: '0', 'aria-valuemin': '0', 'aria-valuemax': n - 1, 'aria-valuenow': at,
+    'aria-label': `${what} ${grown ? 'in all, ' : ''}per ${unit} from ${when(0)} to ${when(n - 1)}: peak ${number.format(most)}, latest ${last}`,
+    onkeydown: e => {
+      const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: n - 1}[e.key];
+      if (e.key === 'Enter') apply();
+      if (to === undefined) return;
+      e.preventDefault();
+      select(to, e.shiftKey);
+    },
+    onfocus: () => select(at, true),
+    onpointerdown: e => {
+      plot.setPointerCapture(e.pointerId);
+      dragging = true;
+      select(under(e));
+    },
+    onpointermove: e => select(under(e), dragging),
+    onpointercancel: () => { dragging = false; },
+    onpointerup: () => {
+      dragging = false;
+      apply();
+    }}, brush, ...ticks.map(t => place(el('span', {class: 'tick', 'aria-hidden': 'true'}, rough.format(t)), {bottom: 100 * t / top})));
+  if (grown) {
+    const line = values.map((v, i) => `L${i + .5} ${top - v}`).join(''), path = (name, d) => drawn('path', {class: name, d});
+    plot.prepend(drawn('svg', {viewBox: `0 0 ${n} ${top}`, preserveAspectRatio: 'none'}, path('area', `M.5 ${top}${line}V${top}`), path('line', 'M' + line.slice(1))));
+  } else {
+    plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number.format(v)}`}), {height: 100 * v / top}))));
+  }
+  return [el('figcaption', {}, ...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number.format(sum - before)} of them since ${when(0)}` : ` · peak ${number.format(most)}${answer.earlier ? ` · ${number.format(answer.earlier)} earlier than ${when(0)}` : ''}`)), plot,
+    el('p', {class: 'ages', 'aria-hidden': 'true'}, ...[...new Set([0, 1, 2, 3].map(i => Math.round(i * (n - 1) / 3)))].map(i => el('span', {}, when(i)))), says];
+}
+
+// week returns a map of the hours of the week in which an account acts.
+const week = (x, signal) => picture('week', 'Its week by hour', signal, async () => {
+  const sets = ['likes', 'reposts', 'posts', 'follows'].filter(s => setOf(s).name), hours = Array.from({length: 7}, () => Array(24).fill(0));
+  const answers = await Promise.all(sets.map(s => histogram(`${s}(${x})`, signal, {since: '28d', bucket: '1h'})));
+  for (const b of answers.flatMap(a => a.buckets)) {
+    const at = new Date(b.start);
+    hours[(at.getDay() + 6) % 7][at.getHours()] += b.count;
+  }
+  const most = Math.max(...hours.flat()), busy = hours.findIndex(d => d.includes(most));
+  if (!most) return null;
+  const day = i => new Date(2024, 0, 1 + i).toLocaleDateString(undefined, {weekday: 'short'}), hour = h => new Date(2024, 0, 1, h).toLocaleTimeString(undefined, {hour: 'numeric'});
+  const label = (d, h) => `${day(d)}, ${hour(h)}: ${number.format(hours[d][h])}`, busiest = 'Busiest: ' + label(busy, hours[busy].indexOf(most));
+  return [el('div', {class: 'hours', role: 'img', 'aria-label': busiest}, ...hours.flatMap((row, d) => [el('small', {}, day(d)), ...row.map((c, h) => place(el('span', {title: label(d, h)}), {opacity: c ? 15 + 85 * c / most : 6}))]), el('small'), ...[0, 6, 12, 18].map(h => el('small', {class: 'hour'}, hour(h)))),
+    el('p', {class: 'facts'}, `${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), incomplete(answers.find(a => a.incomplete) || {})];
+});
+
+// relative returns an element with the time since a date. Its title is the date.
+function relative(time) {
+  const seconds = (Date.now() - Date.parse(time)) / 1000, [n, unit] = [[31557600, 'year'], [2629800, 'month'], [86400, 'day'], [3600, 'hour'], [60, 'minute'], [1, 'second']].find(([n]) => Math.abs(seconds) >= n) || [1, 'second'];
+  return el('time', {datetime: time, title: new Date(time).toLocaleString(), class: 'more'}, new Intl.RelativeTimeFormat(undefined, {numeric: 'auto'}).format(-Math.floor(seconds / n), unit));
 }

@@ -1,0 +1,40 @@
+// The visitor: who they are, if they say so, and what they may ask about themselves.
+'use strict';
+
+const me = {
+  get: () => { try { return localStorage.getItem('me'); } catch { return ''; } },
+  set: who => { try { localStorage.setItem('me', who); } catch { /* the browser forbids it */ } },
+};
+
+// you returns the visitor's cards, or a form that asks who they are.
+function you(signal) {
+  const x = me.get(), notes = [];
+  if (!x) {
+    return subjectForm('You: enter your account, and the cards are about you. Only this browser remembers it.', '', () => 'account', who => {
+      me.set(who);
+      return {q: ''};
+    });
+  }
+  const cards = [['You', x], ['Your circle', between(x)], ['Who follows you back', `intersect(follows(${x}), followers(${x}))`], ['Who does not follow you back', `except(follows(${x}), followers(${x}))`], ['Followers that you do not follow', `except(followers(${x}), follows(${x}))`],
+    ['What those you follow like today', rankText({of: `follows(${x})`, via: 'likes', since: '24h', except: `likes(${x})`})], ['Accounts like yours', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`})], ['Your new followers this week', `followers(${x}, since=7d)`]];
+  cards.forEach(([, q], i) => {
+    notes[i] = el('small');
+    if (/^[ief]/.test(q)) ask('blue.skein.graph.query', {set: q, count: 'true'}, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
+  });
+  return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), el('button', {type: 'button', class: 'plain', onclick: () => {
+    me.set('');
+    show();
+  }}, 'Not you?')), el('ul', {class: 'cards'}, ...cards.map(([name, q], i) => card({q}, name, q, notes[i]))), el('h3', {}, 'Or start from these'));
+}
+
+// share returns a button that shares the address of this page, or copies it.
+function share() {
+  const button = el('button', {type: 'button', class: 'plain', onclick: async () => {
+    try {
+      if (navigator.share) return await navigator.share({title: document.title, url: location.href});
+      await navigator.clipboard.writeText(location.href);
+      button.textContent = 'Link copied';
+    } catch { /* the viewer changed their mind */ }
+  }}, 'Share');
+  return button;
+}
