@@ -56,7 +56,7 @@ await page.waitForSelector('#out a');
 const [person] = (await page.textContent('#out')).match(/@[\w.-]+\.test/);
 const chart = async () => {
   await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
-  await page.waitForSelector('.times:not([hidden])');
+  await page.waitForSelector('.times .plot');
 };
 const window = async what => {
   await until(() => /since=\d{4}-.*until=\d{4}-/.test(document.querySelector('#q').value) && !document.querySelector('#out[aria-busy]'));
@@ -78,7 +78,7 @@ await page.mouse.down();
 await page.mouse.move(x + width * 9.5 / first.length, y + 20, {steps: 4});
 await page.mouse.up();
 await window(sum(first.slice(0, 10)));
-await page.waitForSelector('.times:not([hidden])');
+await page.waitForSelector('.times .plot');
 await page.focus('.plot');
 for (const key of ['Home', 'Enter']) await page.keyboard.press(key);
 await until(() => document.querySelector('#q').value.split('since=').length === 2 && document.querySelector('#out h2'));
@@ -93,7 +93,7 @@ expect(Math.abs(Number(await page.textContent('.grown b')) - parseInt(await page
 const hours = await page.$$eval('.hours span', list => list.map(e => e.title));
 expect(hours.length === 7 * 24 && hours.some(h => !h.endsWith(': 0')), 'the week: ' + await page.textContent('.week .facts'));
 // A result of a ranking has the faces of those who gave it.
-const ranking = `rank(of=follows(${(await page.request.get(base + '/page/config.json')).ok() && (await (await page.request.get(base + '/page/config.json')).json()).examples.map(e => /of=follows\(([^)]+)\)/.exec(e.q)?.[1]).find(Boolean)}), via=likes)`;
+const {examples} = await (await page.request.get(base + '/page/config.json')).json(), ranking = examples.find(e => /^rank\(of=follows/.test(e.q)).q;
 await page.goto(base + '/?' + new URLSearchParams({q: ranking}));
 await page.waitForSelector('#out .faces img');
 const [liked, opens, by] = await page.$eval('#out li:has(.faces)', li => [parseInt(li.querySelector('.more > a').textContent.replace(/\D/g, '')), li.querySelector('.more > a').getAttribute('href'), [...li.querySelectorAll('.face')].map(f => f.dataset.member)]);
@@ -111,7 +111,7 @@ await page.selectOption('.order', 'size(followers)');
 await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
-await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times:not([hidden])']]);
+await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-circles', {q: examples[0].q}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times .plot']]);
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

@@ -41,8 +41,9 @@ type file struct {
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
-// comments are the lines of a script that have only a comment. Browsers receive none.
-var comments = regexp.MustCompile(`(?m)^\s*//.*\n`)
+// spare is what browsers do not receive of scripts, the style sheet and HTML: indentation, and lines that have only a
+// comment. No text that spans lines may depend on it.
+var spare = regexp.MustCompile(`(?m)^[ \t]*(//.*\n)?`)
 
 // files are all files of the page, by name.
 var files = func() map[string]*file {
@@ -56,8 +57,8 @@ var files = func() map[string]*file {
 		if err != nil {
 			panic(err)
 		}
-		if path.Ext(e.Name()) == ".js" {
-			b = comments.ReplaceAll(b, nil)
+		if path.Ext(e.Name()) != ".png" {
+			b = spare.ReplaceAll(b, nil)
 		}
 		all[e.Name()] = &file{types[path.Ext(e.Name())], b, fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}

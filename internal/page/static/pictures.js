@@ -176,7 +176,7 @@ function faces(out, params, signal) {
 
 // between returns the ranking of the accounts that an account interacts with most, of what the
 // server indexes.
-const between = x => `blend(${[['posts', 3, 'repliers'], ['posts', 2, 'quoters'], ['posts', 1, 'likers'], ['likes', 1, 'authors'], ['reposts', 2, 'authors']].filter(([set]) => setOf(set).name)
+const between = x => `blend(${[['posts', 3, 'repliers'], ['posts', 2, 'quoters'], ['posts', 1, 'likers'], ['likes', 1, 'authors'], ['reposts', 2, 'authors']].filter(([set, , via]) => setOf(set).name && setOf(via).name)
   .map(([set, weight, via]) => `${weight}, rank(of=${set}(${x}${via === 'authors' ? ', since=90d' : ''}), via=${via})`).join(', ')}, except=members(${x}))`;
 
 // circle returns a picture of these accounts around the account, the closest ones inside.
@@ -187,5 +187,5 @@ const circle = (x, signal) => picture('circle', 'Its circle', signal, async () =
   const at = (who, turn, away, width) => place(face(who), {left: 50 + away * Math.sin(2 * Math.PI * turn), top: 50 - away * Math.cos(2 * Math.PI * turn), width});
   const around = el('div', {class: 'around'}, at(x, 0, 0, 22), ...answer.items.map((i, k) => k < inner ? at(i.member, k / inner, 24, 14) : at(i.member, (k - inner + .5) / (answer.items.length - inner), 43, 10)));
   nameThem(around, signal);
-  return [around, el('p', {class: 'facts'}, setOf('posts').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), incomplete(answer)];
+  return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), incomplete(answer)];
 });

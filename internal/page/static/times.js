@@ -7,30 +7,18 @@ const buckets = {60: 'minute', 300: '5 minutes', 900: '15 minutes', 3600: 'hour'
 // there is nothing to show.
 function picture(name, caption, signal, draw) {
   const figure = el('figure', {class: 'picture ' + name, 'aria-busy': 'true'}, el('figcaption', {}, caption));
-  draw(figure).then(parts => figure.append(...parts || [el('p', {class: 'facts'}, 'Nothing to show.')])).catch(e => {
-    if (e.name !== 'AbortError') figure.append(el('p', {class: 'facts'}, sentence(plain(e.message))));
-  }).finally(() => figure.removeAttribute('aria-busy'));
+  const without = text => name === 'times' ? figure.remove() : figure.append(el('p', {class: 'facts'}, text)); // the answer beside a chart says why
+  draw(figure).then(parts => parts ? figure.append(...parts) : without('Nothing to show.')).catch(e => e.name === 'AbortError' || without(sentence(plain(e.message)))).finally(() => figure.removeAttribute('aria-busy'));
   return figure;
 }
 
 const histogram = async (set, signal, more) => (await ask('blue.skein.graph.histogram', {set, ...more}, signal)).answer;
 
-// byTime returns the chart of a set, which is hidden until the server has counted.
-function byTime(set, what, signal) {
-  const figure = el('figure', {class: 'times', hidden: true});
-  histogram(set, signal).then(answer => {
-    figure.append(...chart(answer, set, what));
-    figure.hidden = answer.buckets.length < 2;
-  }).catch(() => { /* the answer beside it shows the error */ });
-  return figure;
-}
-
-// growth returns the chart of how a set has grown.
-const growth = (set, what, signal) => picture('grown', what, signal, async figure => {
+// byTime returns the chart of a set: how many of its members are of each hour, day or other bucket,
+// or, if grown, of that and the ones before.
+const byTime = (set, what, signal, grown) => picture(grown ? 'grown' : 'times', what, signal, async figure => {
   const answer = await histogram(set, signal);
-  if (answer.buckets.length < 2) return null;
-  figure.firstChild.remove();
-  return [...chart(answer, set, what, true), incomplete(answer)];
+  return answer.buckets.length > 1 ? [...chart(figure.firstChild, answer, set, what, grown), incomplete(answer)] : null;
 });
 
 // within limits a set to a window of time, instead of the one that it has.
@@ -48,16 +36,15 @@ function place(e, percents) {
   return e;
 }
 
-// chart draws the answer of histogram for a set, as counts or, if grown, as their sum so far. A
-// part of it, chosen by dragging or with the keyboard, becomes the window of the query.
-function chart(answer, set, what, grown) {
+// chart draws the answer of histogram. A part of it, chosen by dragging or with the keyboard, becomes
+// the window of the query.
+function chart(caption, answer, set, what, grown) {
   const all = answer.buckets, n = all.length, step = answer.bucketSeconds * 1000, unit = buckets[answer.bucketSeconds], before = (answer.earlier || 0) + (answer.undated || 0);
-  if (!n) return [];
   const form = new Intl.DateTimeFormat(undefined, step < 864e5 ? {month: 'short', day: 'numeric', hour: 'numeric', ...step < 36e5 && {minute: 'numeric'}} : {dateStyle: 'medium', timeZone: 'UTC'});
   const start = i => new Date(Date.parse(all[0].start) + i * step), when = i => form.format(start(i));
   let at = n - 1, from = at, dragging = false, sum = before;
   const values = all.map(b => grown ? sum += b.count : b.count), most = Math.max(...values), last = number.format(values.at(-1)), ticks = steps(most), top = ticks.at(-1);
-  const brush = el('span', {class: 'brush', hidden: true}), says = el('p', {class: 'facts says'}, 'Drag to choose a time, or use the arrow keys, Shift and Enter.');
+  const brush = el('span', {class: 'brush', hidden: true}), says = el('p', {class: 'facts'}, 'Drag to choose a time, or use the arrow keys, Shift and Enter.');
   const chosen = () => [Math.min(at, from), Math.max(at, from) + 1], count = () => all.slice(...chosen()).reduce((s, b) => s + b.count, 0);
   const select = (to, extend) => {
     at = Math.min(n - 1, Math.max(0, to));
@@ -75,7 +62,7 @@ function chart(answer, set, what, grown) {
     return Math.floor(n * (e.clientX - box.left) / box.width);
   };
   const plot = el('div', {class: 'plot', role: 'slider', tabindex: '0', 'aria-valuemin': '0', 'aria-valuemax': n - 1, 'aria-valuenow': at,
-    'aria-label': `${what} ${grown ? 'in all, ' : ''}per ${unit} from ${when(0)} to ${when(n - 1)}: peak ${number.format(most)}, latest ${last}`,
+    'aria-label': `${what} ${grown ? 'in all, ' : ''}per ${unit} from ${when(0)} to ${when(n - 1)}: peak ${number.format(most)}, latest ${last}. Shift with the arrow keys chooses a time, Enter shows it`,
     onkeydown: e => {
       const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: n - 1}[e.key];
       if (e.key === 'Enter') apply();
@@ -101,8 +88,8 @@ function chart(answer, set, what, grown) {
   } else {
     plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number.format(v)}`}), {height: 100 * v / top}))));
   }
-  return [el('figcaption', {}, ...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number.format(sum - before)} of them since ${when(0)}` : ` · peak ${number.format(most)}${answer.earlier ? ` · ${number.format(answer.earlier)} earlier than ${when(0)}` : ''}`)), plot,
-    el('p', {class: 'ages', 'aria-hidden': 'true'}, ...[...new Set([0, 1, 2, 3].map(i => Math.round(i * (n - 1) / 3)))].map(i => el('span', {}, when(i)))), says];
+  caption.replaceChildren(...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number.format(sum - before)} of them since ${when(0)}` : ` · peak ${number.format(most)}${before ? ` · ${number.format(before)} earlier or undated` : ''}`));
+  return [plot, el('p', {class: 'ages', 'aria-hidden': 'true'}, ...[...new Set([0, 1, 2, 3].map(i => Math.round(i * (n - 1) / 3)))].map(i => el('span', {}, when(i)))), says];
 }
 
 // week returns a map of the hours of the week in which an account acts.
