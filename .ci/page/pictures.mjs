@@ -5,13 +5,12 @@ import {chromium} from 'playwright-core';
 
 const [base, folder, executablePath] = process.argv.slice(2);
 const browser = await chromium.launch({executablePath, args: ['--no-sandbox']});
-const page = await browser.newPage({viewport: {width: 1100, height: 760}});
-await page.goto(base + '/');
-await page.waitForTimeout(60_000); // until the graphs show something
-await page.screenshot({path: folder + '/page.png'});
-const href = await page.getAttribute('#out a[href*="rank"]', 'href');
-await page.emulateMedia({colorScheme: 'dark'});
-await page.goto(base + href);
-await page.waitForTimeout(2500);
-await page.screenshot({path: folder + '/page-dark.png'});
+const {examples} = await (await fetch(base + '/page/config.json')).json();
+for (const [name, colorScheme, {q}] of [['page', 'light', examples[0]], ['page-dark', 'dark', examples.find(e => e.q.startsWith('@'))]]) {
+  const page = await browser.newPage({viewport: {width: 1000, height: 760}, colorScheme});
+  await page.goto(base + '/?' + new URLSearchParams({q}));
+  await page.waitForSelector('#out img');
+  while (await page.evaluate(() => document.querySelector('#out [aria-busy]') || [...document.images].some(i => !i.complete && i.getBoundingClientRect().top < innerHeight))) await page.waitForTimeout(50);
+  await page.screenshot({path: `${folder}/${name}.png`});
+}
 await browser.close();
