@@ -205,6 +205,9 @@ for (const [set, whom] of [[`likers(${post})`, {account, post, list: `at://${acc
   }
 }
 await axe('a set');
+await action('Share');
+await page.waitForSelector('#out .bar button:text-is("Link copied")');
+expect(await page.evaluate(() => navigator.clipboard.readText()) === page.url(), 'the address of an answer is shared');
 
 // Copy and CSV take all pages, not only the one that is shown.
 await typeSet(large);
@@ -389,6 +392,8 @@ await typeSet(`likers(${post})`);
 await action('Watch');
 await until(() => document.querySelectorAll('#out [role=log] li').length > 1);
 expect(JSON.stringify(await page.$$eval('#out [role=log] li', list => list.map(li => li.dataset.member + /added|removed/.exec(li.textContent)))) === JSON.stringify([both[0] + 'added', both[1] + 'added']), 'a member that enters, leaves and enters is listed once');
+await until(() => /^Watching: now \d+; 3 added, 1 removed\.$/.test(document.querySelector('#out [role=status]').textContent));
+expect(true, 'and every change is counted: ' + await page.textContent('#out [role=status]'));
 await action('Stop watching');
 
 // The position of an error.

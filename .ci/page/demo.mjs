@@ -92,6 +92,10 @@ expect(/repliers.*authors/.test(set) && around.length > 7 && around.filter(d => 
 expect(Math.abs(Number(await page.textContent('.grown b')) - parseInt(await page.textContent('#out .cards small'))) <= 5, 'the growth ends at the followers: ' + await page.textContent('.grown figcaption'));
 const hours = await page.$$eval('.hours span', list => list.map(e => e.title));
 expect(hours.length === 7 * 24 && hours.some(h => !h.endsWith(': 0')), 'the week: ' + await page.textContent('.week .facts'));
+// Times are relative, with the exact one as their title.
+await chart();
+const times = await page.$$eval('#out time', list => list.map(t => [t.textContent, t.title, t.dateTime]));
+expect(times.length > 10 && times.every(([text, title, time]) => /ago|now|yesterday/.test(text) && new Date(title) - new Date(time) < 1000), 'relative times: ' + times[0]);
 // A result of a ranking has the faces of those who gave it.
 const {examples} = await (await page.request.get(base + '/page/config.json')).json(), ranking = examples.find(e => /^rank\(of=follows/.test(e.q)).q;
 await page.goto(base + '/?' + new URLSearchParams({q: ranking}));
@@ -102,6 +106,10 @@ expect(by.length === Math.min(5, liked) && by.every(d => givers.includes(d)), `f
 // CSV has handles and names.
 const [download] = await Promise.all([page.waitForEvent('download'), page.click('#out .bar button:text-is("CSV")')]);
 const [head, row] = readFileSync(await download.path(), 'utf8').split('\r\n');
+await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], {origin: base});
+await page.click('#out .bar button:text-is("Copy all")');
+await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
+expect((await page.evaluate(() => navigator.clipboard.readText())).split('\n')[0] === row.split(',').slice(0, 3).join('\t'), 'and so has what is copied');
 expect(head === 'member,handle,name,count' && /^at:[^,]+,[\w.-]+\.test,[^,]+ [^,]+,\d+$/.test(row), `the table has handles and names: ${head}: ${row}`);
 // The order of a set can be chosen.
 await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
