@@ -7,7 +7,7 @@
 import {readFileSync, mkdirSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {chromium} from 'playwright-core';
-import {axeOf, feeds, graphs, pictures, states, untilOf} from './parts.mjs';
+import {axeOf, feeds, graphs, pictures, states, typing, untilOf, waits} from './parts.mjs';
 
 const [base, truthFile, shots, executablePath] = process.argv.slice(2);
 const truth = JSON.parse(readFileSync(truthFile));
@@ -47,7 +47,7 @@ await page.addInitScript(() => addEventListener('securitypolicyviolation', e => 
 await context.route('https://public.api.bsky.app/**', route => {
   const asked = new URL(route.request().url()).searchParams;
   const person = (did, i) => ({did, handle: `person${i}.example.com`, displayName: 'Person ' + i});
-  const json = route.request().url().includes('getPosts') ? {posts: asked.getAll('uris').map((uri, i) => ({uri, author: person(uri.split('/')[2], i), record: {text: 'Post ' + i + ' <b>says</b>'}}))} : {profiles: asked.getAll('actors').map(person)};
+  const json = route.request().url().includes('search') ? {actors: [person(account, 0), person(both[0], 1)]} : route.request().url().includes('getPosts') ? {posts: asked.getAll('uris').map((uri, i) => ({uri, author: person(uri.split('/')[2], i), record: {text: 'Post ' + i + ' <b>says</b>'}}))} : {profiles: asked.getAll('actors').map(person)};
   route.fulfill({json, headers: {'access-control-allow-origin': '*'}});
 });
 
@@ -65,7 +65,7 @@ const facts = () => page.textContent('#out .facts');
 const lines = text => text.split('\n').filter(Boolean), action = name => page.click(`#out .bar button:text-is("${name}")`);
 const members = () => page.$$eval('#out .members .who a', list => list.map(a => a.textContent.startsWith('did:') && a.textContent.includes('/') ? 'at://' + a.textContent : a.textContent));
 
-const the = {page, likers, base, shots, account, follows, records, hidden, expect, until, axe, facts, action, lines};
+const the = {page, likers, base, shots, account, post, follows, records, hidden, type, outside, expect, until, axe, facts, action, lines};
 
 // The state of the index has a page of its own, one click from every other.
 await page.goto(base + '/');
@@ -86,31 +86,31 @@ await axe('the first page');
 // Completion, by keyboard and by mouse.
 await page.click('#q');
 await page.keyboard.type('foll');
-await page.waitForSelector('#words:not([hidden])');
+await page.waitForSelector('#q-words:not([hidden])');
 expect(await page.getAttribute('#q', 'aria-expanded') === 'true', 'a screen reader hears of the completion');
 await page.keyboard.press('ArrowDown');
-expect(await page.getAttribute('#q', 'aria-activedescendant') === 'word-0', 'and of the chosen word');
+expect(await page.getAttribute('#q', 'aria-activedescendant') === 'q-words0', 'and of the chosen word');
 await page.keyboard.press('ArrowUp');
 await page.keyboard.press('ArrowDown');
 await page.keyboard.press('Enter');
 expect(await page.inputValue('#q') === 'followers()', 'completed by keyboard: ' + await page.inputValue('#q'));
 await page.fill('#q', '');
 await page.keyboard.type('inter');
-await page.click('#word-0');
+await page.click('#q-words0');
 expect(await page.inputValue('#q') === 'intersect()', 'completed by mouse: ' + await page.inputValue('#q'));
 await page.keyboard.type('li');
 await page.keyboard.press('Escape');
-expect(await page.isHidden('#words'), 'Escape closes the completion');
+expect(await page.isHidden('#q-words'), 'Escape closes the completion');
 await page.fill('#q', '');
 for (const key of ['i', 'n', 't', 'e', 'Tab', 'f', 'o', 'l', 'l', 'o', 'w', 'e', 'Tab', 'x']) await page.keyboard.press(key);
 expect(await page.inputValue('#q') === 'intersect(followers(x))', 'completion balances parentheses: ' + await page.inputValue('#q'));
 await page.fill('#q', 'lfollows(x)');
 await page.$eval('#q', e => { e.focus(); e.setSelectionRange(1, 1); e.dispatchEvent(new Event('input')); });
-await page.click('#words li:has-text("likers")');
+await page.click('#q-words li:has-text("likers")');
 expect(await page.inputValue('#q') === 'likers(x)', 'completion replaces the whole word at the caret: ' + await page.inputValue('#q'));
 await page.fill('#q', '');
 await page.keyboard.press('ArrowDown');
-expect((await page.$$('#words li')).length > 10, 'the arrow key lists all words');
+expect((await page.$$('#q-words li')).length > 10, 'the arrow key lists all words');
 await page.keyboard.press('Escape');
 await page.fill('#q', '');
 for (const key of [...'rank(of=Fol', 'ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
@@ -290,17 +290,17 @@ const ranking = `rank(of=follows(${account}), via=likes)`;
 await type(ranking);
 expect((await page.textContent('#out h2')) === `Posts liked by the accounts that ${account} follows`, 'a ranking: ' + await facts());
 const ranked = new Set(await members());
-for (const by of ['', ', since=3650d', ', by=lift, min=1', ', limit=3']) {
+for (const by of ['', ', since=3650d', ', by=lift, min=1', ', top=3']) {
   await type(ranking.slice(0, -1) + by + ')');
   const counted = await page.textContent('#out .members .more a');
   await page.click('#out .members .more a');
   await until(() => document.querySelector('#out h2')?.textContent.startsWith('intersect('));
   expect(parseInt(await facts()) === parseInt(counted.replace('liked by ', '')), `${counted}, opened${by}: ${await facts()}`);
 }
-await type(ranking.slice(0, -1) + ', limit=3)');
+await type(ranking.slice(0, -1) + ', top=3)');
 await action('Copy all');
 await until(() => /^Copied/.test(document.querySelector('#out [role=status]').textContent));
-expect(lines(await page.evaluate(() => navigator.clipboard.readText())).length === 3, 'Copy all keeps to the limit of a ranking');
+expect(lines(await page.evaluate(() => navigator.clipboard.readText())).length === 3, 'Copy all keeps to the top of a ranking');
 await type(ranking);
 await page.click('#out .facts a');
 await until(a => document.querySelector('#out h2')?.textContent === a, `follows(${account})`);
@@ -314,17 +314,17 @@ for (let n = 2; await page.$('#out a:has-text("Next page")'); n++) {
 }
 const liked = new Set(records.filter(r => r.collection === 'app.bsky.feed.like' && follows.has(r.did) && !hidden(r.did)).map(r => r.subject));
 expect(ranked.size === liked.size && [...ranked].every(m => liked.has(m)), `all pages of a ranking: ${ranked.size} of ${liked.size}`);
-for (const [mistake, message] of [['sinse=1h', /rank has no parameter "sinse"/], ['via=likes', /via is given twice/]]) {
+for (const [mistake, message] of [['sinse=1h', /does not take "sinse"/], ['via=likes', /via is given twice/]]) {
   await type(`rank(of=follows(${account}), via=likes, ${mistake})`);
   await page.waitForSelector('#out .error');
   expect(message.test(await page.textContent('#out .error')), mistake + ': ' + await page.textContent('#out .error'));
 }
 await type(`rank(of=follows(${account}), via=likes`);
 await page.waitForSelector('#out .error');
-expect(/lacks its closing parenthesis/.test(await page.textContent('#out .error')), 'a missing parenthesis: ' + await page.textContent('#out .error'));
-await type(`rank(of=follows(${account}), via=likes, limit=3)`);
+expect(/expected "," or "\)"/.test(await page.textContent('#out .error')), 'a missing parenthesis: ' + await page.textContent('#out .error'));
+await type(`rank(of=follows(${account}), via=likes, top=3)`);
 await until(() => document.querySelectorAll('#out .members li').length === 3);
-expect(true, 'a limit of a ranking');
+expect(true, 'the top of a ranking');
 await page.fill('#q', '\u202a' + account + '\u202c');
 await page.press('#q', 'Enter');
 expect(await card('Follows', follows.size), 'invisible marks are removed');
@@ -333,14 +333,35 @@ await page.waitForSelector('#out .error');
 expect(/is not a handle/.test(await page.textContent('#out .error')), 'half a handle: ' + await page.textContent('#out .error'));
 
 // An error is marked at its position, with a correction to click.
+const list = `at://${account}/app.bsky.graph.list/x`;
 const mistakes = [
-  [`rank(of=follows(${account}), via=lover)`, /parameter via/, `rank(of=follows(${account}), via=followers)`],
-  [`rank(of=follows(${account}), via=likes, sinse=1h)`, /rank has no parameter "sinse"/, `rank(of=follows(${account}), via=likes, since=1h)`],
-  [`rank(of=follows(${account}), via=likes`, /lacks its closing parenthesis/, `rank(of=follows(${account}), via=likes)`],
+  [`rank(of=follows(${account}), via=folowers)`, /via is "folowers"/, `rank(of=follows(${account}), via=followers)`],
+  [`rank(of=follows(${account}), via=likes, sinse=1h)`, /does not take "sinse"/, `rank(of=follows(${account}), via=likes, since=1h)`],
+  [`rank(of=follows(${account}), via=likes, limit=3)`, /does not take "limit"/, `rank(of=follows(${account}), via=likes, top=3)`],
+  [`rank(of=follows(${account}), via=likes`, /expected/, `rank(of=follows(${account}), via=likes)`],
   [`intersect(follows(${account}), folowers(${account}))`, /folowers/, `intersect(follows(${account}), followers(${account}))`],
   [`rank(of=folows(${account}), via=likes)`, /folows/, `rank(of=follows(${account}), via=likes)`],
   [`union(follows(${account}), followers(${account}`, /union|followers/, `union(follows(${account}), followers(${account}))`],
+  [`following(${account}) and folowers(${account})`, /following/, `intersect(follows(${account}), followers(${account}))`],
+  [`follows(${account}) and followers(${account})`, /unexpected/, `intersect(follows(${account}), followers(${account}))`],
+  [`follows(${account}) or likers(${post})`, /unexpected/, `union(follows(${account}), likers(${post}))`],
+  [`follows(${account}) but not likers(${post})`, /unexpected/, `except(follows(${account}), likers(${post}))`],
+  [`followers ${account}`, /expected "\("/, `followers(${account})`],
+  [`followers of https://bsky.app/profile/${account}`, /expected "\("/, `followers(${account})`],
+  [`who follows ${account} and likes ${post}?`, /who/, `intersect(followers(${account}), likers(${post}))`],
+  [`accounts that ${account} follows`, /accounts/, `follows(${account})`],
+  [`posts liked by the followers of ${account}`, /posts/, `rank(of=followers(${account}), via=likes)`],
+  [`likers(${account})`, /is an account/, `likes(${account})`],
+  [`likes(${post})`, /is an AT URI/, `likers(${post})`],
+  [`followers(${post})`, /is an AT URI/, `followers(${post.split('/')[2]})`],
+  [`lists(${list})`, /is an AT URI/, `listed(${list})`],
+  [`likes(follows(${account}))`, /neither/, `rank(of=follows(${account}), via=likes)`],
+  [`intersect(follows(${account}), likes(${account}))`, /cannot combine/, `intersect(follows(${account}), authors(likes(${account})))`],
+  [`by(likes(${account}), ${account})`, /not a set/, `by(likes(${account}), members(${account}))`],
+  [`intersect(${account}, ${both[0]})`, /not a set/, `intersect(followers(${account}), followers(${both[0]}))`],
+  [`likes(${account}, 24h)`, /takes one argument/, `likes(${account}, since=24h)`],
   ['followers(alice.example.com)', /handle.*@/, 'followers(@alice.example.com)'],
+  ['followers(@alice)', /neither/, 'followers(@alice.bsky.social)'],
   ['@alice', /is not a handle/, '@alice.bsky.social'],
 ];
 for (const [wrong, message, right] of mistakes) {
@@ -455,6 +476,8 @@ expect(!(await page.isChecked('#names')) && await page.$('#out .members b') === 
 await page.unroute('**/page/config.json');
 await page.evaluate(() => localStorage.clear());
 
+await typing(the);
+await waits(the);
 await feeds(the);
 await graphs(the);
 await pictures(the);

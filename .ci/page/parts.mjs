@@ -1,4 +1,4 @@
-// Parts of check.mjs: the feeds, the graphs, the pictures of answers; and of demo.mjs: the states.
+// Parts of check.mjs: the feeds, the graphs, the pictures of answers, what is typed and what is waited for; and of demo.mjs: the states.
 
 // untilOf returns a function that waits for a condition. The page's policy forbids waitForFunction.
 export const untilOf = page => async (condition, arg, timeout = 10000) => {
@@ -222,4 +222,159 @@ export async function pictures(the) {
   await page.click('#out h3.head button');
   await page.waitForSelector('#whom');
   expect(await page.evaluate(() => !localStorage.getItem('me')), 'and it can be forgotten');
+}
+
+// shown checks what a page shows at present, as states does.
+const shown = async ({page, shots, expect, axe}, name) => {
+  for (const [colorScheme, width] of [['dark', 360], ['light', 1100]]) {
+    await page.emulateMedia({colorScheme});
+    await page.setViewportSize({width, height: 900});
+    await axe(`${name}, ${colorScheme}`);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name}: no wider than the window of ${width}`);
+    await page.screenshot({path: `${shots}/${name}-${colorScheme}.png`});
+  }
+};
+
+// typing checks what is proposed at each place, and the sentences of the home page.
+export async function typing(the) {
+  const {page, base, account, post, expect, until, type, outside} = the;
+  const proposed = () => page.$$eval('#q-words li', list => list.map(li => li.firstChild.textContent));
+  const propose = async text => {
+    await page.fill('#q', text);
+    await page.press('#q', 'Escape');
+    await page.press('#q', 'ArrowDown');
+    return proposed();
+  };
+  const a = account;
+  for (const [text, right, wrong] of [
+    ['', ['followers', 'likes', 'intersect', 'rank'], ['since=']],
+    [`intersect(followers(${a}), `, ['follows', 'likers', 'listed', 'union', 'authors'], ['likes', 'reposts', 'by', 'since=']],
+    [`union(likes(${a}), `, ['likes', 'reposts', 'by'], ['followers', 'likers', 'authors']],
+    [`by(likes(${a}), except(`, ['follows', 'likers'], ['likes']],
+    ['authors(', ['likes'], ['likers', 'followers']],
+    [`likes(${a}, `, ['since=', 'until='], ['by=', 'followers']],
+    [`likes(${a}, since=24h, `, ['until='], ['since=']],
+    [`likes(${a}, since=`, ['24h', '7d'], ['followers']],
+    [`rank(of=follows(${a}), via=`, ['likes', 'follows', 'lists'], ['likers', 'listed', 'authors', 'intersect']],
+    [`rank(of=likes(${a}), via=`, ['likers', 'authors'], ['likes', 'followers']],
+    [`rank(of=follows(${a}), via=likes, `, ['by=', 'top=', 'except='], ['of=', 'via=', 'seed=']],
+    [`union(likes(${a}), rank(of=follows(${a}), via=likes, `, ['top='], ['by=', 'subjectsSince=']],
+    [`rank(of=follows(${a}), via=likes, by=`, ['count', 'share', 'lift'], ['likes']],
+    [`blend(2, `, ['rank'], ['followers']],
+    [`within(${a}, `, ['1', '2'], ['followers']],
+    ['friends = rank(of=', ['follows', 'likes'], ['of=']],
+  ]) {
+    const found = await propose(text);
+    expect(right.every(w => found.includes(w)) && !wrong.some(w => found.includes(w)), `after “${text}”: ${found.slice(0, 12)}`);
+  }
+  await propose(`rank(of=follows(${a}), via=likes, `);
+  await shown(the, 'typing-options');
+
+  // Accounts: those of earlier queries, those that the page has seen, and those that are searched for.
+  await type(`intersect(follows(${a}), likers(${post}))`);
+  expect((await propose('likers(')).includes(post), 'a post of an earlier query');
+  expect((await propose('followers(')).includes(a), 'an account of an earlier query');
+  const before = outside.length;
+  await page.fill('#q', '');
+  await page.focus('#q');
+  await page.keyboard.type('followers(@pers');
+  await until(() => document.querySelector('#q-words').hidden);
+  expect(outside.length === before, 'nobody is searched for while names are off');
+  await page.check('#names');
+  await page.focus('#q');
+  await Promise.all([page.waitForRequest(/searchActorsTypeahead\?limit=8&q=perso$/), page.keyboard.type('o')]);
+  await until(() => /@person1\./.test(document.querySelector('#q-words').textContent));
+  expect(true, 'then they are: ' + await page.textContent('#q-words'));
+  await shown(the, 'typing-people');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  expect(await page.inputValue('#q') === `followers(${a}`, 'one is chosen by keyboard: ' + await page.inputValue('#q'));
+  await page.uncheck('#names');
+
+  // The sentences of the home page.
+  await page.route('**/page/config.json', async route => {
+    const response = await route.fetch();
+    await route.fulfill({response, json: {...await response.json(), examples: [
+      {title: 'Who follows both?', q: `intersect(followers(${a}), likers(${post}))`}, {title: 'What do they like?', q: `rank(of=follows(${a}), via=likes, since=3650d)`}, {title: 'For you', q: `rank(of=likes(${a}), via=likers, damp=0.5)`},
+    ]}});
+  });
+  await page.goto(base + '/');
+  await page.waitForSelector('.sentence');
+  expect(JSON.stringify(await page.$$eval('.sentence', list => list.map(f => [...f.childNodes].map(n => n.querySelector ? n.querySelector('input')?.getAttribute('aria-label') || n.textContent : n.textContent).join('').trim()))) ===
+    '["Accounts that follow account and like post Show","Posts liked by those that are followed by account, in the last 3650d Show"]', 'sentences: ' + await page.$$eval('.sentence', list => list.map(f => f.textContent)));
+  await shown(the, 'sentences');
+  await page.fill('.sentence input', post);
+  await page.click('.sentence button');
+  expect(/^Enter an account/.test(await page.$eval('.sentence input', i => i.validationMessage)), 'a sentence takes no post for an account');
+  const other = [...the.follows][0];
+  await page.fill('.sentence input', other);
+  await page.press('.sentence input', 'Enter');
+  await until(q => document.querySelector('#out h2')?.textContent === q, `intersect(followers(${other}), likers(${post}))`);
+  expect(true, 'an account in a sentence is replaced');
+  await page.unroute('**/page/config.json');
+}
+
+// waits checks what is shown before an answer comes, when it is stopped, and when there is nothing or not everything.
+export async function waits(the) {
+  const {page, base, account, post, expect, until, type} = the;
+  const heading = text => until(t => document.querySelector('#out h2')?.textContent === t, text);
+  const ask = async text => {
+    await page.fill('#q', text);
+    await page.press('#q', 'Enter');
+  };
+  await type(`follows(${account})`);
+  await heading(`follows(${account})`);
+  const held = [], ended = [];
+  page.on('requestfailed', r => ended.push(r.url()));
+  await page.route('**/xrpc/blue.skein.graph.{list,query}?**', route => held.push(route));
+  await ask(`likers(${post})`);
+  await page.waitForSelector('#waiting button');
+  await heading(`likers(${post})`);
+  expect(await page.$('#out .members') === null, 'the answer before leaves with its heading');
+  await until(() => /for [2-9] s/.test(document.querySelector('#waiting').textContent));
+  expect(/^Working for \d s Stop$/.test(await page.textContent('#waiting')), 'how long it takes: ' + await page.textContent('#waiting'));
+  await shown(the, 'waiting');
+  await ask(`followers(${account})`);
+  await heading(`followers(${account})`);
+  await page.waitForSelector('#waiting button');
+  expect(ended.some(u => u.includes('likers')), 'another query ends the first');
+  await page.focus('#waiting button');
+  await page.keyboard.press('Enter');
+  await until(() => /^Stopped/.test(document.querySelector('#waiting').textContent));
+  expect(ended.some(u => u.includes('followers')) && await page.$('#out[aria-busy]') === null, 'it is stopped: ' + await page.textContent('#waiting'));
+  await shown(the, 'stopped');
+  await page.unroute('**/xrpc/blue.skein.graph.{list,query}?**');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#out .facts');
+  await heading(`followers(${account})`);
+  expect(await page.textContent('#waiting') === '', 'and asked again');
+
+  // Of what an incomplete answer is.
+  for (const [name, answer, says] of [
+    ['incomplete-account', {reason: `records of ${account} from before the index first saw it are missing`, missing: {accounts: 1, roster: 0, labelers: 0}}, /records of 1 account\..*skein backfill --did did:plc/],
+    ['incomplete-all', {reason: 'skein has not read a list of all accounts', missing: {accounts: 1234, roster: 1, labelers: 2}}, /records of 1,234 accounts, 1 list of accounts, labels of 2 labelers\..*--backfill repos.*--around/],
+    ['sample', {incomplete: undefined, sample: 'the ranking via likes read the sets of 5 of 8 members'}, /an estimate from a sample: the ranking/],
+  ]) {
+    await page.route('**/xrpc/blue.skein.graph.list?**', route => route.fulfill({json: {type: 'did', total: 0, items: [], incomplete: true, ...answer}}));
+    await type(`follows(${account}, since=${name.length}d)`);
+    const details = await page.$('#out .warn summary');
+    if (details) await details.click();
+    expect(says.test(await page.textContent('#out .warn')), name + ': ' + await page.textContent('#out .warn'));
+    expect(/may be some|found/.exec(await page.textContent('#out > p:last-of-type'))?.[0] === (name === 'sample' ? 'found' : 'may be some'), 'no members: ' + await page.textContent('#out > p:last-of-type'));
+    await shown(the, name);
+    await page.unroute('**/xrpc/blue.skein.graph.list?**');
+  }
+
+  // An empty store says how to fill it.
+  const sample = await (await page.request.get(base + '/live?history')).json();
+  for (const state of ['live', 'off']) {
+    await page.route(/\/live(\?|$)/, route => route.fulfill({json: {...sample, edges: 0, state}}));
+    await page.goto(base + '/');
+    await page.waitForSelector('#empty');
+    expect(/--around.*--backfill repos/.test(await page.textContent('#empty')), state + ': ' + await page.textContent('#empty'));
+    await shown(the, 'empty-' + state);
+    await page.unroute(/\/live(\?|$)/);
+  }
+  await until(() => !document.querySelector('#empty'));
+  expect(true, 'and no longer, once something is indexed');
 }

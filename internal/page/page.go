@@ -83,7 +83,7 @@ type Options struct {
 	// Handles says that the server resolves handles.
 	Handles bool
 	// People, if set, replaces Bluesky's own service for a made-up network: it serves
-	// app.bsky.actor.getProfiles, app.bsky.feed.getPosts, and pictures below /page/faces/.
+	// app.bsky.actor.getProfiles and searchActorsTypeahead, app.bsky.feed.getPosts, and pictures below /page/faces/.
 	People http.Handler
 	// Public says that the accounts belong to the public network, which Bluesky's own service
 	// knows. The page then shows names unless the viewer turns them off.
@@ -128,7 +128,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		gzhttp.GzipHandler(f)(w, r)
 	})
 	if o.People != nil {
-		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
+		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.actor.searchActorsTypeahead", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
 			mux.Handle(pattern, o.People)
 		}
 	}

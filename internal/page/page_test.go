@@ -99,8 +99,8 @@ func TestHandler(t *testing.T) {
 			}
 		}
 	}
-	if size > 90_000 {
-		t.Errorf("the page has %d bytes, more than 90 KB", size)
+	if size > 100_000 {
+		t.Errorf("the page has %d bytes, more than 100 KB", size)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"skein.blue/graph/kinds"
 )
 
 // run returns what functions of scripts make of texts, by the name of the function.
@@ -110,5 +112,51 @@ func TestWithin(t *testing.T) {
 	want := []string{"likes(@a.test, since=A, until=B)", "likers(at://x/y/z, since=A, until=B)", "likes(x, since=A, until=B)"}
 	if got := run(t, "times.js", texts, "in: q => within(q, 'A', 'B')"); !slices.Equal(got["in"], want) {
 		t.Errorf("%q, want %q", got["in"], want)
+	}
+}
+// What is nearly an expression is corrected, also several mistakes at once, to an expression that needs no correction.
+// Other text is left alone.
+func TestMeant(t *testing.T) {
+	const post, list = "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/k", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.graph.list/k"
+	meant := map[string]string{
+		"followers(@a.test) and followers(@b.test) AND likers(" + post + ")":  "intersect(followers(@a.test), followers(@b.test), likers(" + post + "))",
+		"(follows(@a.test) or follows(@b.test)) but not listed(" + list + ")": "except(union(follows(@a.test), follows(@b.test)), listed(" + list + "))",
+		"Followers of A.test without followers of @b.test":                    "except(followers(@a.test), followers(@b.test))",
+		"@a.test’s followers":                                           "followers(@a.test)",
+		"people who follow both @a.test and @b.test":                    "intersect(followers(@a.test), followers(@b.test))",
+		"who follows @a.test but doesn't follow @b.test?":               "except(followers(@a.test), followers(@b.test))",
+		"who does @a.test follow":                                       "follows(@a.test)",
+		"who liked https://bsky.app/profile/a.test/post/k":              "likers(https://bsky.app/profile/a.test/post/k)",
+		"posts liked by accounts that @a.test follows":                  "rank(of=follows(@a.test), via=likes)",
+		"people on " + list:                                             "listed(" + list + ")",
+		"lists that include @a.test":                                    "lists(@a.test)",
+		"@a.test and " + post:                                           "intersect(followers(@a.test), likers(" + post + "))",
+		"likes(" + post + ")":                                           "likers(" + post + ")",
+		"followers(" + post + ")":                                       "followers(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)",
+		"mutuals(" + post + ")":                                         "mutuals(did:plc:aaaaaaaaaaaaaaaaaaaaaaaa)",
+		"likers(@a.test)":                                               "likes(@a.test)",
+		"blockers(" + list + ")":                                        "listblockers(" + list + ")",
+		"likes(followers(@a.test), since=24h)":                          "rank(of=followers(@a.test), via=likes, since=24h)",
+		"followers(@a.test, @b.test)":                                   "intersect(followers(@a.test), followers(@b.test))",
+		"mutuals of @a.test and @b.test":                                "intersect(mutuals(@a.test), mutuals(@b.test))",
+		"intersect(folowers('@a.test') followers(\"b.test\"":            "intersect(followers(@a.test), followers(@b.test))",
+		"union(follows(@a.test), likes(@b.test)))":                      "union(follows(@a.test), authors(likes(@b.test)))",
+		"by(likes(@a.test), likes(@b.test))":                            "by(likes(@a.test), authors(likes(@b.test)))",
+		"by(likes(@a.test), @b)":                                        "by(likes(@a.test), members(@b.bsky.social))",
+		"rank(of=@a.test, via=liks, since 7d, limit=9, except=@b.test)": "rank(of=follows(@a.test), via=likes, since=7d, top=9, except=members(@b.test))",
+		"likes(bsky.app/profile/a.test, 24h)":                           "likes(@a.test, since=24h)",
+		"few = rank(of=folows($viewer), via=likes), each=2":             "few = rank(of=follows($viewer), via=likes), each=2",
+	}
+	texts := slices.Sorted(maps.Keys(meant))
+	for _, q := range append(slices.Sorted(maps.Values(meant)), "", "cats", "hello world", "(((", "who", "atleast(2, follows(@a.test))", "sample(likes(@a.test), 10, seed=3)", "except(follows(@a.test), labeled(@b.test, spam, on=accounts))",
+		"blend(3, rank(of=likes(@a.test), via=likers, damp=0.5), 1, rank(of=members(@a.test, @b.test), via=lists, top=3))", "within(@a.test, 2)", "likes(@a.test, since=2026-11-01T00:00:00Z)") {
+		texts, meant[q] = append(texts, q), ""
+	}
+	sets, err := json.Marshal(setsOf(kinds.BuiltIn))
+	must(t, err)
+	for i, got := range run(t, "app.js mend.js loose.js", texts, "meant: (config.sets = "+string(sets)+", q => meant(q) || '')")["meant"] {
+		if got != meant[texts[i]] {
+			t.Errorf("%q: %q, want %q", texts[i], got, meant[texts[i]])
+		}
 	}
 }

@@ -15,18 +15,18 @@ type Set struct {
 	Meaning string `json:"meaning"`
 	// Title is the heading of the set on the page of an account, a post or a list; "" means Name.
 	Title string `json:"title,omitempty"`
-	// Of is the argument and Members are the members: account, post, list or record. They are ""
-	// for an operator.
+	// Of is the argument, "" for an operator, and Members are the members, "" if they depend on the
+	// arguments: account, post, list or record.
 	Of      string `json:"of,omitempty"`
 	Members string `json:"members,omitempty"`
+	// Takes has the arguments and options of an operator, as the page reads them (static/loose.js).
+	Takes string `json:"takes,omitempty"`
 	// Inverse is the set that leads back from a member, "" if there is none.
 	Inverse string `json:"inverse,omitempty"`
 	// Which and WhichNot ask which accounts or records are in the set, or not, before its
 	// argument: "are liked by".
 	Which    string `json:"which,omitempty"`
 	WhichNot string `json:"whichNot,omitempty"`
-	// Via says that a ranking can go along the set.
-	Via bool `json:"via,omitempty"`
 	// Deed goes before the count of a result in a ranking via the set, and Heading before the
 	// set that is ranked: "liked by", "Posts liked by".
 	Deed    string `json:"deed,omitempty"`
@@ -37,21 +37,21 @@ type Set struct {
 var operators = []Set{
 	{Name: "listed", Meaning: "accounts on a list", Title: "Accounts on it", Of: "list", Members: "account", Inverse: "lists", Which: "are on", WhichNot: "are not on"},
 	{Name: "lists", Meaning: "lists that an account is on", Title: "Lists it is on", Of: "account", Members: "list", Inverse: "listed", Which: "include", WhichNot: "do not include"},
-	{Name: "intersect", Meaning: "what is in every one of the sets"},
-	{Name: "union", Meaning: "what is in at least one of the sets"},
-	{Name: "except", Meaning: "what is in the first set and in none of the others"},
-	{Name: "atleast", Meaning: "what is in at least N of the sets: atleast(2, …, …, …)"},
-	{Name: "sample", Meaning: "a random sample of N members; repeating the query gives the same ones: sample(…, 100)"},
-	{Name: "authors", Meaning: "accounts that created the posts, lists or other records in a set: authors(likes(…))"},
-	{Name: "by", Meaning: "records in a set whose author is in another: by(likes(…), follows(…))"},
-	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back"},
-	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists"},
-	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists"},
-	{Name: "within", Meaning: "accounts that an account reaches by following, and by whom these follow: within(…, 2)"},
-	{Name: "labeled", Meaning: "what a labeler has given a label: labeled(LABELER, spam)"},
-	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set"},
-	{Name: "rank", Meaning: "posts or accounts by how many in a set like, follow, … them: rank(of=SET, via=likes)"},
-	{Name: "blend", Meaning: "a weighted sum of rankings: blend(3, rank(…), 1, rank(…))"},
+	{Name: "intersect", Meaning: "what is in every one of the sets", Takes: "set…"},
+	{Name: "union", Meaning: "what is in at least one of the sets", Takes: "set…"},
+	{Name: "except", Meaning: "what is in the first set and in none of the others", Takes: "set…"},
+	{Name: "atleast", Meaning: "what is in at least N of the sets: atleast(2, …, …, …)", Takes: "number set…"},
+	{Name: "sample", Meaning: "a random sample of N members; repeating the query gives the same ones: sample(…, 100)", Takes: "set number seed="},
+	{Name: "authors", Meaning: "accounts that created the posts, lists or other records in a set: authors(likes(…))", Members: "account", Takes: "records since= until="},
+	{Name: "by", Meaning: "records in a set whose author is in another: by(likes(…), follows(…))", Members: "record", Takes: "records accounts"},
+	{Name: "mutuals", Meaning: "accounts that an account follows and that follow it back", Members: "account", Takes: "account"},
+	{Name: "blocking", Meaning: "accounts that an account blocks, directly or through lists", Members: "account", Takes: "account"},
+	{Name: "blockedBy", Meaning: "accounts that block an account, directly or through lists", Members: "account", Takes: "account"},
+	{Name: "within", Meaning: "accounts that an account reaches by following, and by whom these follow: within(…, 2)", Members: "account", Takes: "account 1|2"},
+	{Name: "labeled", Meaning: "what a labeler has given a label: labeled(LABELER, spam)", Takes: "account label since= until= on="},
+	{Name: "members", Meaning: "the accounts, posts or lists that you name, as a set", Takes: "subject…"},
+	{Name: "rank", Meaning: "posts or accounts by how many in a set like, follow, … them: rank(of=SET, via=likes)", Takes: "of= via= except= since= until= subjectsSince= by= min= top= weigh= damp= decay= exact="},
+	{Name: "blend", Meaning: "a weighted sum of rankings: blend(3, rank(…), 1, rank(…))", Takes: "number ranking… min= top= except="},
 }
 
 // setsOf returns the sets of a table of kinds, and the operators.
@@ -65,7 +65,7 @@ func setsOf(table *kinds.Table) (all []Set) {
 			all = append(all, forwardSet(k))
 		}
 		if k.Records != "" {
-			all = append(all, Set{Name: k.Records, Meaning: k.Collection + " records that link to " + one(subject(k)), Of: subject(k), Members: "record", Which: "are in the " + k.Records + " of", WhichNot: "are not in the " + k.Records + " of", Via: subject(k) == "account"})
+			all = append(all, Set{Name: k.Records, Meaning: k.Collection + " records that link to " + one(subject(k)), Of: subject(k), Members: "record", Which: "are in the " + k.Records + " of", WhichNot: "are not in the " + k.Records + " of"})
 		}
 	}
 	return append(all, operators...)
@@ -82,7 +82,6 @@ func subject(k *kinds.Info) string {
 // reverseSet describes the set of the actors of a subject. A configured kind has no verb.
 func reverseSet(k *kinds.Info) Set {
 	s := Set{Name: k.Reverse, Of: subject(k), Members: "account", Inverse: k.Forward}
-	s.Via = s.Of == "account"
 	if k.Verb == "" {
 		s.Meaning, s.Which, s.WhichNot = "accounts with "+k.Collection+" records that link to "+one(s.Of), "are in the "+k.Reverse+" of", "are not in the "+k.Reverse+" of"
 		return s
@@ -105,7 +104,7 @@ func directly(k *kinds.Info) string {
 
 // forwardSet describes the set of the subjects of an actor.
 func forwardSet(k *kinds.Info) Set {
-	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse, Via: true}
+	s := Set{Name: k.Forward, Of: "account", Members: subject(k), Inverse: k.Reverse}
 	if k.Verb == "" {
 		s.Meaning, s.Which, s.WhichNot = s.Members+"s that an account links to with "+k.Collection+" records", "are in the "+k.Forward+" of", "are not in the "+k.Forward+" of"
 		if k.Kind.IsSelf() {

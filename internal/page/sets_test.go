@@ -50,12 +50,12 @@ func TestPageHasAllKinds(t *testing.T) {
 		}
 	}
 	want := []Set{
-		{Name: "followers", Meaning: "accounts that follow an account", Of: "account", Members: "account", Inverse: "follows", Which: "follow", WhichNot: "do not follow", Via: true, Deed: "follows", Heading: "Accounts that follow"},
-		{Name: "likes", Meaning: "posts that an account likes", Title: "Posts it likes", Of: "account", Members: "post", Inverse: "likers", Which: "are liked by", WhichNot: "are not liked by", Via: true, Deed: "liked by", Heading: "Posts liked by"},
+		{Name: "followers", Meaning: "accounts that follow an account", Of: "account", Members: "account", Inverse: "follows", Which: "follow", WhichNot: "do not follow", Deed: "follows", Heading: "Accounts that follow"},
+		{Name: "likes", Meaning: "posts that an account likes", Title: "Posts it likes", Of: "account", Members: "post", Inverse: "likers", Which: "are liked by", WhichNot: "are not liked by", Deed: "liked by", Heading: "Posts liked by"},
 		{Name: "listblockers", Meaning: "accounts that block a list", Title: "Blocked by", Of: "list", Members: "account", Inverse: "listblocks", Which: "block", WhichNot: "do not block", Deed: "blocks", Heading: "Accounts that block"},
 		{Name: "repliers", Meaning: "accounts with app.bsky.feed.post records that link to a record", Of: "record", Members: "account", Inverse: "repliedTo", Which: "are in the repliers of", WhichNot: "are not in the repliers of"},
 		{Name: "replies", Meaning: "app.bsky.feed.post records that link to a record", Of: "record", Members: "record", Which: "are in the replies of", WhichNot: "are not in the replies of"},
-		{Name: "posts", Meaning: "app.bsky.feed.post records of an account", Of: "account", Members: "record", Which: "are in the posts of", WhichNot: "are not in the posts of", Via: true},
+		{Name: "posts", Meaning: "app.bsky.feed.post records of an account", Of: "account", Members: "record", Which: "are in the posts of", WhichNot: "are not in the posts of"},
 	}
 	for _, s := range want {
 		if all[s.Name] != s {

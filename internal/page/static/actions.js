@@ -2,8 +2,8 @@
 'use strict';
 
 // actions makes the bar of the answer to method with params. panels are elements by name, watch the
-// set to watch. Copy and CSV take all pages, or with whole only this one.
-function actions({method, params, total, panels = {}, watch, whole, most = 1000}) {
+// set to watch. Copy and CSV take all pages.
+function actions({method, params, total, panels = {}, watch, most = 1000}) {
   const note = el('p', {class: 'facts', role: 'status'}), bar = el('div', {class: 'bar', role: 'group', 'aria-label': 'Actions'}), below = el('div');
   const panel = (name, content) => {
     content.hidden = true;
@@ -21,7 +21,7 @@ function actions({method, params, total, panels = {}, watch, whole, most = 1000}
     const all = [...bar.querySelectorAll('.take')], signal = pending.signal;
     all.forEach(b => { b.disabled = true; });
     try {
-      note.textContent = await what(everything(method, params, whole ? null : most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
+      note.textContent = await what(everything(method, params, most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
     } catch (e) {
       if (e.name !== 'AbortError') note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
@@ -42,15 +42,15 @@ const sentence = text => text.replace(/\.?$/, '.');
 // mostTaken limits what a page copies or saves. skein query prints more.
 const mostTaken = 100_000;
 
-// everything fetches all pages, of each members, or with null only the page that params describe.
+// everything fetches all pages, of each members.
 async function everything(method, params, each, progress, signal) {
   const rows = [];
   for (let cursor = ''; ;) {
-    const {answer} = await ask(method, {...params, ...config.handles && method.startsWith('blue.') && {names: 'true'}, ...each && {limit: String(each)}, ...cursor && {cursor}}, signal);
+    const {answer} = await ask(method, {...params, ...config.handles && method.startsWith('blue.') && {names: 'true'}, limit: String(each), ...cursor && {cursor}}, signal);
     const items = answer.items || (answer.feed ? answer.feed.map(i => ({member: i.post})) : answer.members.map(m => ({member: m})));
     rows.push(...items.map(({member, ...more}) => ({member, ...answer.handles && {handle: answer.handles[ownerOf(member)] || ''}, ...more})));
     cursor = answer.cursor || '';
-    if (!cursor || !each || rows.length >= mostTaken) return {rows: await named(rows, signal), more: Boolean(cursor && each)};
+    if (!cursor || rows.length >= mostTaken) return {rows: await named(rows, signal), more: Boolean(cursor)};
     progress(rows.length);
   }
 }
@@ -106,7 +106,7 @@ function copied(label, text) {
 function refine(q, type) {
   const first = /^\s*(\w+)/.exec(q), members = first && setOf(first[1]).members || (type === 'did' ? 'account' : 'post');
   const group = m => m === 'record' ? 'post' : m, ways = {}; // the last word of a way is what it needs
-  for (const s of config.sets.filter(s => s.members && group(s.members) === group(members))) {
+  for (const s of config.sets.filter(s => s.of && group(s.members) === group(members))) {
     ways[`${s.which} the ${s.of}`] = x => `intersect(${q}, ${s.name}(${x}))`;
     ways[`${s.whichNot} the ${s.of}`] = x => `except(${q}, ${s.name}(${x}))`;
   }
@@ -117,16 +117,21 @@ function refine(q, type) {
 // subjectForm asks for a subject of a kind, '' for an account or nothing, and then goes to the state
 // that make returns for its name.
 function subjectForm(label, way, kind, make, value) {
-  const input = el('input', {id: 'whom', value, autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
-  return el('form', {class: 'follow', onsubmit: e => {
+  const input = el('input', {id: 'whom', value, placeholder: config.handles ? '@alice.example.com' : 'did:plc:…', 'aria-label': way ? 'Account, post or list' : null, oninput: () => input.setCustomValidity('')});
+  const form = el('form', {class: 'follow', onsubmit: e => {
     e.preventDefault();
     const text = clean(input.value), x = subjectOf(text), wanted = kind() || text && 'account';
     if (!wanted) return go(make('')).then(atAnswer);
     if (x && (x.kind === wanted || wanted === 'record' && x.kind !== 'account')) return go(make(x.name)).then(atAnswer);
-    input.setCustomValidity(wanted === 'account' ? `Enter an account’s ${config.handles ? 'handle (such as @alice.example.com), ' : ''}DID or bsky.app link` : `Enter the AT URI or bsky.app link of a ${wanted}`);
+    input.setCustomValidity(accepted(wanted));
     input.reportValidity();
   }}, el('label', {for: way ? 'way' : 'whom'}, label), way, input, el('button', {}, 'Show'));
+  completes(input, subjects(kind));
+  return form;
 }
+
+// accepted says what to enter for a subject of a kind.
+const accepted = kind => kind === 'account' ? `Enter an account’s ${config.handles ? 'handle (such as @alice.example.com), ' : ''}DID or bsky.app link` : `Enter the AT URI or bsky.app link of a ${kind}`;
 
 // changes lists the members that enter and leave a set from now on, each once. It uses a
 // websocket, because a browser has few other connections.

@@ -18,9 +18,9 @@ function el(name, attributes, ...children) {
 const number = new Intl.NumberFormat();
 const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
 
-// Refused is an error answer. mend, if set, corrects the query.
+// Refused is an error answer.
 class Refused extends Error {
-  constructor(name, message, mend) { super(message); this.name = name; this.mend = mend; }
+  constructor(name, message) { super(message); this.name = name; }
 }
 
 // ask calls a method. It returns the answer and the time it took, by the server's clock if known.
@@ -63,36 +63,11 @@ function subjectOf(text) {
   return null;
 }
 
-// rankOf parses rank(of=…, via=…, …), as in the file of feeds. It returns null for other text.
+// rankOf returns the options of a ranking, {} if it cannot tell them, null for other text.
 function rankOf(text) {
-  const m = /^\s*rank\s*\(([\s\S]*)\)\s*$/.exec(text);
-  if (!m && /^\s*rank\s*\(/.test(text)) throw new Refused('InvalidRequest', 'rank(…) lacks its closing parenthesis', closed);
-  if (!m) return null;
-  const params = {};
-  let depth = 0, part = '';
-  for (const c of m[1] + ',') {
-    if (c === ',' && depth === 0) {
-      const at = part.indexOf('=');
-      if (at < 0) throw new Refused('InvalidRequest', part.trim() ? `${part.trim()} in rank(…): expected name=value` : 'a parameter of rank(…) is empty: expected name=value');
-      const name = part.slice(0, at).trim();
-      if (rankTakes && !rankTakes.includes(name)) throw new Refused('InvalidRequest', name === 'top' ? 'top works only in a rank(…) inside another expression; use limit here' : `rank has no parameter "${name}"; it takes ${rankTakes.map(t => t + '=').join(', ')}`, q => q.replace(new RegExp('\\b' + name + '(?=\\s*=)'), nearest(name, rankTakes) || name));
-      if (name in params) throw new Refused('InvalidRequest', name + ' is given twice');
-      params[name] = part.slice(at + 1).trim();
-      part = '';
-      continue;
-    }
-    depth += c === '(' ? 1 : c === ')' ? -1 : 0;
-    part += c;
-  }
-  return params;
-}
-
-let rankTakes = null; // the parameters of rank, once fetched from the server
-
-async function learnRank() {
-  try {
-    rankTakes ||= Object.keys((await (await fetch('/lexicons/blue.skein.graph.rank.json')).json()).defs.main.parameters.properties).filter(p => p !== 'cursor');
-  } catch { /* the server checks them anyway */ }
+  if (!/^\s*(rank|blend)\s*\(/.test(text)) return null;
+  const n = tree(text);
+  return n && n.name === 'rank' ? Object.fromEntries(Object.entries(n.options).map(([k, v]) => [k, printed(v)])) : {};
 }
 
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
@@ -104,8 +79,7 @@ async function show() {
   if (pending) pending.abort();
   if (watching) watching.close();
   watching = null;
-  pending = new AbortController();
-  const signal = pending.signal;
+  const asking = pending = new AbortController(), signal = asking.signal;
   const p = new URLSearchParams(location.search);
   const q = p.get('q') || '', feed = p.get('feed'), out = $('out');
   if (shown !== location.search) {
@@ -116,20 +90,22 @@ async function show() {
   const overlap = p.get('overlap'), status = p.has('status'), asked = feed || q || overlap;
   document.title = (status ? 'Index status – ' : asked ? asked + ' – ' : '') + 'skein';
   $('now').hidden = !status;
+  const answered = waiting(out, asked, asking);
   try {
     if (status) return out.replaceChildren();
     if (overlap !== null) return showOverlap(out, overlap, signal);
     if (!asked) return welcome(out, signal);
-    if (/^\s*rank\s*\(/.test(q)) await learnRank();
-    const s = subjectOf(q), rank = /^\s*blend\s*\(/.test(q) ? {set: q} : rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
+    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
     if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
     else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
     else await showSet(out, q, paged, signal);
+    recent.add(asked);
     announce(out.querySelector('.facts'));
   } catch (e) {
     if (e.name !== 'AbortError') showError(out, q, e);
   } finally {
+    answered();
     if (!signal.aborted) out.removeAttribute('aria-busy');
   }
 }
@@ -161,12 +137,13 @@ let config = {sets: [], examples: []};
 // setOf returns what the server says about a set, by its name.
 const setOf = name => config.sets.find(s => s.name === name) || {};
 
-const card = (params, titled, expr, note) => el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(expr, 'span')), note));
+const card = (params, titled, expr, note, form) => form ? el('li', {class: 'asks'}, link(params, el('b', {}, titled)), form, note) : el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(expr, 'span')), note));
 
 function welcome(out, signal) {
   const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
-  out.replaceChildren(you(signal), config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i]))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
+  out.replaceChildren(you(signal), config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i], editable(e.q)))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
     templates());
+  emptiness(out, signal);
   nameThem(out, signal);
   config.examples.forEach(async (e, i) => {
     if (!notes[i].textContent) return;
@@ -195,10 +172,6 @@ async function lookForExamples() {
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
 const isOne = q => isSet(q) && setOf(/\w+/.exec(q)[0]).of;
-const incomplete = answer => {
-  const notes = [answer.incomplete && 'This answer may be incomplete: ' + answer.reason + '.', answer.sampled && 'This answer is an estimate from a sample: ' + answer.sample + '.'].filter(Boolean);
-  return notes.length > 0 ? el('p', {class: 'warn'}, notes.join(' ')) : '';
-};
 const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 
 // literals matches the names in an expression: handles, DIDs, AT URIs and bsky.app addresses.
@@ -209,7 +182,7 @@ const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 ==
 
 // showSet shows a page of a set, with the times of its records if the expression is one set.
 async function showSet(out, q, paged, signal) {
-  if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle such as alice.example.com nor an expression such as followers(@alice.example.com)`, config.handles && (() => `@${q}.bsky.social`));
+  if (!isSet(q) && /^[a-z0-9_-]+$/i.test(q)) throw new Refused('InvalidRequest', `${q} is neither a handle such as alice.example.com nor an expression such as followers(@alice.example.com)`);
   const method = isOne(q) || paged.order ? 'blue.skein.graph.list' : 'blue.skein.graph.query', params = {set: q, limit: '50', ...paged.order && {order: paged.order}};
   const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
   const items = answer.items || answer.members.map(m => ({member: m})), whose = answer.type === 'did';
@@ -231,15 +204,15 @@ function orders(q, {type, total, order}) {
 const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatMap((f, i) => i ? [' · ', f] : [f]));
 
 // members lists the members on a page of an answer, with a link to the next page.
-const members = (state, {page}, {cursor, type}, items, more) => [
-  items.length ? list(items, more) : el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} found. If you expected some, check the handles, DIDs and links in the query.`),
-  cursor ? el('p', {}, link({...state, cursor, page: String(page + 1)}, 'Next page')) : ''];
+const members = (state, {page}, answer, items, more) => [
+  items.length ? list(items, more) : nothing(answer),
+  answer.cursor ? el('p', {}, link({...state, cursor: answer.cursor, page: String(page + 1)}, 'Next page')) : ''];
 
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);
 
-function rankTitle(p) {
-  if (p.set) return p.set;
-  const of = p.of || '', m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
+function rankTitle(q, p) {
+  if (!p.of || !p.via) return q;
+  const of = p.of, m = /^follow(s|ers)\(([^(),]+)\)$/.exec(of);
   const whom = !m ? of : m[1] === 's' ? `the accounts that ${m[2]} follows` : 'the followers of ' + m[2];
   const when = (p.since ? (/^\d+[a-z]+$/.test(p.since) ? ', in the last ' : ', since ') + p.since : '') + (p.until ? ', until ' + p.until : '');
   return `${setOf(p.via).heading || p.via + ' of'} ${whom}${when}${p.by === 'lift' ? ', more than by chance' : p.by === 'share' ? ', by share of total' : ''}`;
@@ -253,16 +226,17 @@ function opened(params, member) {
   return `intersect(${params.of}, ${inverse}(${/^(at:\/\/)?did:[^\s(),"]+$/.test(member) ? member : JSON.stringify(member)}${window}))`;
 }
 
-async function showRank(out, q, typed, paged, signal) {
-  const method = 'blue.skein.graph.rank', params = {limit: '50', ...typed};
-  const {answer, took} = await ask(method, {...params, ...paged.cursor}, signal);
+// showRank shows a page of a ranking. params are its options.
+async function showRank(out, q, params, paged, signal) {
+  const method = 'blue.skein.graph.rank', asked = {limit: '50', set: q};
+  const {answer, took} = await ask(method, {...asked, ...paged.cursor}, signal);
   const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number.format(i.total)})` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
     const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count) + (deed && !i.lift && !i.share ? ' of them' : ''), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
-  out.replaceChildren(title(...spell(rankTitle(params))), facts(howMany(paged, answer, answer.items, 'result'), params.of && link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
-    actions({method, params, whole: Boolean(typed.limit)}), ...members({q}, paged, answer, answer.items, count));
+  out.replaceChildren(title(...spell(rankTitle(q, params))), facts(howMany(paged, answer, answer.items, 'result'), params.of && link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
+    actions({method, params: asked}), ...members({q}, paged, answer, answer.items, count));
   nameThem(out, signal);
   faces(out, params, signal);
 }
@@ -289,7 +263,7 @@ const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 
 // showSubject shows an account, a post or a list, with queries about it.
 async function showSubject(out, s, signal) {
   const x = s.name;
-  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: a handle is a full domain name, such as ${x}.bsky.social`, () => x + '.bsky.social');
+  if (x.startsWith('@') && !x.includes('.')) throw new Refused('InvalidRequest', `${x} is not a handle: a handle is a full domain name, such as ${x}.bsky.social`);
   const cards = setCards(s.kind, x);
   let form = '';
   if (s.kind === 'account') {

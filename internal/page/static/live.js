@@ -68,6 +68,7 @@ function live(m) {
   const state = states[m.state] || m.state;
   showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind the relay` : '');
   $('version').textContent = 'skein ' + m.version + ' · storage: ' + m.engine;
+  if (m.edges && $('empty')) $('empty').remove();
   const c = m.counts;
   $('tiles').replaceChildren(
     tile('Follows, likes, …', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' of them inactive' : ''),

@@ -76,7 +76,8 @@ func TestPeople(t *testing.T) {
 	did, uri := n.dids[7], "at://"+n.dids[8]+"/app.bsky.feed.post/x"
 	for _, test := range []struct{ path, want string }{
 		{"/xrpc/app.bsky.actor.getProfiles?actors=" + did + "&actors=did:plc:nobody&actors=" + n.Handle(n.dids[8]), `{"profiles":[{"did":"` + did + `","handle":"` + n.Handle(did)},
-		{"/xrpc/app.bsky.feed.getPosts?uris=" + uri, `{"posts":[{"uri":"` + uri + `","author":{"did":"` + n.dids[8]},
+		{"/xrpc/app.bsky.feed.getPosts?uris=" + uri, `{"posts":[{"author":{"did":"` + n.dids[8]},
+		{"/xrpc/app.bsky.actor.searchActorsTypeahead?q=" + n.Handle(did)[:8], `{"actors":[{"did":"did:plc:`},
 		{"/page/faces/" + did, `<svg xmlns="http://www.w3.org/2000/svg"`},
 		{"/page/faces/did:plc:nobody", "404"},
 	} {

@@ -85,52 +85,50 @@ type profile struct {
 	Avatar      string `json:"avatar"`
 }
 
-func (n *Network) profile(did string) *profile {
+// profile returns the profile of an account, or nothing.
+func (n *Network) profile(did string) []any {
 	i, ok := n.index[did]
 	if !ok {
 		return nil
 	}
 	g, f := names(i)
-	return &profile{did, handleOf(i), g + " " + f, "/page/faces/" + did}
+	return []any{profile{did, handleOf(i), g + " " + f, "/page/faces/" + did}}
 }
 
-// postView is a part of app.bsky.feed.defs#postView.
-type postView struct {
-	URI    string   `json:"uri"`
-	Author *profile `json:"author"`
-	Record struct {
-		Text string `json:"text"`
-	} `json:"record"`
-}
-
-// People serves app.bsky.actor.getProfiles and app.bsky.feed.getPosts, as Bluesky's own service
-// does for real accounts, and the accounts' pictures. The text of a post is derived from its URI,
-// since posts have no records.
+// People serves app.bsky.actor.getProfiles, app.bsky.actor.searchActorsTypeahead and app.bsky.feed.getPosts, as
+// Bluesky's own service does for real accounts, and the accounts' pictures. The text of a post is derived from its
+// URI, since posts have no records.
 func (n *Network) People() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /xrpc/app.bsky.actor.getProfiles", func(w http.ResponseWriter, r *http.Request) {
-		found := []*profile{}
-		for _, actor := range r.URL.Query()["actors"] {
-			if i, ok := n.handles[actor]; ok {
-				actor = n.dids[i]
+	serve := func(method, parameter, field string, find func(value string) []any) {
+		mux.HandleFunc("GET /xrpc/app.bsky."+method, func(w http.ResponseWriter, r *http.Request) {
+			found := []any{}
+			for _, value := range r.URL.Query()[parameter] {
+				found = append(found, find(value)...)
 			}
-			if p := n.profile(actor); p != nil {
-				found = append(found, p)
-			}
+			answerJSON(w, map[string]any{field: found})
+		})
+	}
+	serve("actor.getProfiles", "actors", "profiles", func(actor string) []any {
+		if i, ok := n.handles[actor]; ok {
+			actor = n.dids[i]
 		}
-		answerJSON(w, map[string]any{"profiles": found})
+		return n.profile(actor)
 	})
-	mux.HandleFunc("GET /xrpc/app.bsky.feed.getPosts", func(w http.ResponseWriter, r *http.Request) {
-		found := []*postView{}
-		for _, uri := range r.URL.Query()["uris"] {
-			did, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
-			if p := n.profile(did); p != nil {
-				v := &postView{URI: uri, Author: p}
-				v.Record.Text = text(uri)
-				found = append(found, v)
+	serve("actor.searchActorsTypeahead", "q", "actors", func(q string) (found []any) {
+		for i, did := range n.dids {
+			if len(found) < 8 && strings.HasPrefix(handleOf(i), strings.ToLower(q)) {
+				found = append(found, n.profile(did)...)
 			}
 		}
-		answerJSON(w, map[string]any{"posts": found})
+		return found
+	})
+	serve("feed.getPosts", "uris", "posts", func(uri string) (found []any) {
+		did, _, _ := strings.Cut(strings.TrimPrefix(uri, "at://"), "/")
+		for _, author := range n.profile(did) {
+			found = append(found, map[string]any{"uri": uri, "author": author, "record": map[string]string{"text": text(uri)}})
+		}
+		return found
 	})
 	mux.HandleFunc("GET /page/faces/{did}", func(w http.ResponseWriter, r *http.Request) {
 		i, ok := n.index[r.PathValue("did")]

@@ -1,0 +1,56 @@
+// What the page shows before an answer, and where there is none or not all of it.
+'use strict';
+
+// waiting says, after a moment, for how long a query has been running, and stops it on request. Another answer then
+// leaves. It returns a function to call when the query has ended.
+function waiting(out, asked, asking) {
+  const box = $('waiting'), before = out.firstChild, began = Date.now(), time = el('span', {'aria-hidden': 'true'});
+  const tick = () => { time.textContent = ` for ${Math.ceil((Date.now() - began) / 1000)} s `; };
+  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
+    if (asking.signal.aborted) return show();
+    asking.abort();
+    out.removeAttribute('aria-busy');
+    tick();
+    box.replaceChildren('Stopped; worked', time, button);
+    button.textContent = 'Ask again';
+    button.focus();
+  }}, 'Stop');
+  const soon = setTimeout(() => {
+    tick();
+    box.replaceChildren('Working', time, button);
+    if (out.firstChild === before) out.replaceChildren(title(el('code', {}, ...spell(asked))));
+  }, 300), ticks = setInterval(tick, 1000);
+  const end = () => { clearTimeout(soon); clearInterval(ticks); };
+  asking.signal.addEventListener('abort', end);
+  box.replaceChildren();
+  return () => {
+    end();
+    if (asking.signal.aborted) return;
+    if (box.contains(document.activeElement)) atAnswer();
+    box.replaceChildren();
+  };
+}
+
+// ways lists commands that fill an index, and what they fetch.
+const ways = (...all) => el('dl', {class: 'ways'}, ...all.map(([command, what]) => el('div', {}, el('dt', {}, el('code', {}, command)), el('dd', {}, what))));
+const aPart = ['skein serve --store mine --around @you.bsky.social', 'you and the accounts that you follow, with all their records, within minutes'];
+const theWhole = ['skein serve --backfill repos', 'the whole network, within days; takes 300 GB of disk'];
+
+// incomplete says of what an answer may lack something, why, and how to get it.
+function incomplete({incomplete, reason, missing, sample}) {
+  const {accounts, roster, labelers} = missing || {}, did = !roster && /did:[\w:.%-]*\w/.exec(reason);
+  const lacks = [accounts && 'records of ' + counted(accounts, 'account'), roster && counted(roster, 'list') + ' of accounts', labelers && 'labels of ' + counted(labelers, 'labeler')].filter(Boolean);
+  return !incomplete && !sample ? '' : el('div', {class: 'warn'},
+    incomplete && el('p', {}, `This answer may be incomplete: ${sentence(reason)} `, lacks.length > 0 && `What may be missing: ${lacks.join(', ')}.`),
+    sample && el('p', {}, `This answer is an estimate from a sample: ${sentence(sample)}`),
+    Boolean(accounts || roster) && el('details', {}, el('summary', {}, 'How to complete it'), did ? ways(['skein backfill --did ' + did[0], 'the records of this account, while the server runs'], theWhole) : ways(theWhole, aPart)));
+}
+
+// nothing says why an answer has no members.
+const nothing = ({type, incomplete}) => el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} ${incomplete ? 'are indexed here, and there may be some.' : 'found. If you expected some, check the handles, DIDs and links in the query.'}`);
+
+// emptiness says what to do about an index without records.
+async function emptiness(out, signal) {
+  const m = await fetch('/live', {signal}).then(r => r.json()).catch(() => ({}));
+  if (m.edges === 0) out.prepend(el('section', {id: 'empty', class: 'warn'}, el('h2', {}, 'Nothing is indexed yet'), el('p', {}, (m.state === 'off' ? 'This server does not index.' : 'This server hears what happens from now on.') + ' To have the past, start one so:'), ways(aPart, theWhole)));
+}
