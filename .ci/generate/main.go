@@ -2,8 +2,8 @@
 //
 //	go run ./.ci/generate
 //
-// It writes clients/typescript/src/methods.ts, clients/python/skein_blue/methods.py and query/openapi.json. The rest of the
-// clients, such as requests and errors, is written by hand.
+// It writes clients/typescript/src/methods.ts, clients/python/skein_blue/methods.py, query/openapi.json, and the table of
+// methods in clients/README.md. The rest of the clients, such as requests and errors, is written by hand.
 package main
 
 import (
@@ -21,6 +21,12 @@ import (
 
 // errNames is returned if two lexicons would get the same name in the clients.
 var errNames = errors.New("generate: two definitions have the same name in the clients")
+
+// The table of methods in clients/README.md is between these lines.
+const tableBegins, tableEnds = "<!-- methods, by go run ./.ci/generate -->\n", "<!-- end of methods -->\n"
+
+// errTable is returned if there is no place for the table.
+var errTable = errors.New("generate: clients/README.md lacks the lines around the table of methods")
 
 // forms are the methods that a server also accepts as a form, by POST, since their parameters may
 // be too long for a URL.
@@ -43,7 +49,7 @@ type file struct {
 }
 
 func main() {
-	texts, err := generated()
+	texts, err := generated("")
 	for path, text := range texts {
 		if err == nil {
 			err = os.WriteFile(path, []byte(text), 0o644)
@@ -91,8 +97,8 @@ func read() (all []file, err error) {
 	return all, nil
 }
 
-// generated returns the generated texts, by path.
-func generated() (map[string]string, error) {
+// generated returns the generated texts, by path, of the repository in a folder.
+func generated(root string) (map[string]string, error) {
 	all, err := read()
 	if err != nil {
 		return nil, err
@@ -105,7 +111,44 @@ func generated() (map[string]string, error) {
 	}
 	// Apps call procedures, through their PDS.
 	all = slices.DeleteFunc(all, func(l file) bool { return l.Defs["main"].Type == "procedure" })
-	return map[string]string{"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api}, err
+	readme, cause := os.ReadFile(root + "clients/README.md")
+	before, rest, _ := strings.Cut(string(readme), tableBegins)
+	_, after, found := strings.Cut(rest, tableEnds)
+	if !found && cause == nil {
+		cause = errTable
+	}
+	return map[string]string{
+		"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api,
+		"clients/README.md": before + tableBegins + table(all) + tableEnds + after,
+	}, errors.Join(err, cause)
+}
+
+// table returns the rows of the methods.
+func table(all []file) string {
+	var b strings.Builder
+	b.WriteString("|TypeScript|Python||\n|---|---|---|\n")
+	for i := range all {
+		main := all[i].method()
+		if main == nil {
+			continue
+		}
+		of := ""
+		if p := main.Parameters; p != nil {
+			params := slices.Clone(p.Required)
+			if len(optional(p)) > 0 {
+				params = append(params, "…")
+			}
+			of = "{" + strings.Join(params, ", ") + "}"
+		}
+		what := main.Description
+		for _, end := range []string{". ", ": ", ", such as ", ", "} {
+			if start, _, _ := strings.Cut(what, end); strings.Contains(start, " ") {
+				what = start
+			}
+		}
+		fmt.Fprintf(&b, "|`%s(%s)`|`%s`|%s|\n", all[i].name(), of, snake(all[i].name()), strings.TrimSuffix(what, "."))
+	}
+	return b.String()
 }
 
 // tag records the definitions that are members of a union. Answers tell them apart by $type.
@@ -130,6 +173,26 @@ func (l *file) method() *xrpc.Def {
 		return &main
 	}
 	return nil
+}
+
+// paged returns the field of the items on the pages of a method, and the parameters of all of them. These are nil if
+// the method returns no pages.
+func (l *file) paged() (field string, p *xrpc.Def) {
+	main := l.method()
+	if main == nil || main.Parameters == nil || main.Parameters.Properties["cursor"].Type == "" {
+		return "", nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(main.Output.Schema.Properties)) { // members before records
+		if field == "" && main.Output.Schema.Properties[name].Type == "array" {
+			field = name
+		}
+	}
+	of := *main.Parameters
+	of.Properties = maps.Clone(of.Properties)
+	for _, name := range []string{"cursor", "limit", "count", "others"} { // the last two ask for no pages
+		delete(of.Properties, name)
+	}
+	return field, &of
 }
 
 // full returns a reference with the NSID of its lexicon.

@@ -11,7 +11,7 @@ import (
 
 // python returns the text of methods.py.
 func python(all []file) string {
-	var types, methods, asyncMethods strings.Builder
+	var types, methods, asyncMethods, paged, asyncPaged strings.Builder
 	var names []string
 	for i := range all {
 		l := &all[i]
@@ -31,9 +31,11 @@ func python(all []file) string {
 		}
 		l.pyMethod(&methods, "", "")
 		l.pyMethod(&asyncMethods, "async ", "await ")
+		l.pyPages(&paged, "")
+		l.pyPages(&asyncPaged, "Async")
 	}
 	var b strings.Builder
-	b.WriteString("\"\"\"Generated from the lexicons by go run ./.ci/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom datetime import date, timedelta\nfrom typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\n")
+	b.WriteString("\"\"\"Generated from the lexicons by go run ./.ci/generate. Do not edit.\"\"\"\n\nfrom __future__ import annotations\n\nfrom datetime import date, timedelta\nfrom typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union\n\nif TYPE_CHECKING:\n    from .aio import AsyncPages\n    from .sync import Pages\n\n")
 	fmt.Fprintf(&b, "__all__ = [\n    \"%s\",\n]\n\n", strings.Join(names, "\",\n    \""))
 	b.WriteString("#: A time. A datetime without a time zone is in the local one; a timedelta is an age.\nTime = Union[str, date, timedelta]\n#: A length of time.\nDuration = Union[str, timedelta]\n#: A number, not only a whole one.\nNumber = Union[str, float]\n\n")
 	fmt.Fprintf(&b, "#: The methods that a server also accepts as a form, by POST.\nFORMS: FrozenSet[str] = frozenset({\"%s\"})\n\n\n", strings.Join(forms, `", "`))
@@ -42,6 +44,9 @@ func python(all []file) string {
 	b.WriteString(methods.String())
 	b.WriteString("\n\nclass AsyncMethods:\n    \"\"\"The methods of a server, for asyncio.\"\"\"\n\n    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n")
 	b.WriteString(asyncMethods.String())
+	for _, c := range []struct{ async, methods string }{{"", paged.String()}, {"Async", asyncPaged.String()}} {
+		fmt.Fprintf(&b, "\n\nclass %sPagedMethods:\n    \"\"\"The methods that return pages. Each iterates over the items of all of them.\"\"\"\n\n    def _pages(self, nsid: str, field: str, most: int, params: Dict[str, Any]) -> Any:\n        raise NotImplementedError\n%s", c.async, c.methods)
+	}
 	return b.String()
 }
 
@@ -51,34 +56,56 @@ func (l *file) pyMethod(b *strings.Builder, before, await string) {
 	if main == nil {
 		return
 	}
-	signature, params, described := "self", []string{}, ""
-	if p := main.Parameters; p != nil {
-		add := func(name string) {
-			q := p.Properties[name]
-			params = append(params, fmt.Sprintf("%q: %s", name, pyName(name)))
-			signature += ", " + pyName(name) + ": " + l.pyParam(name, &q)
-			if q.Description != "" {
-				described += "\n        " + pyName(name) + ": " + q.Description
-			}
-		}
-		for _, name := range p.Required {
-			add(name)
-		}
-		others := optional(p)
-		if len(others) > 0 {
-			signature += ", *"
-		}
-		for _, name := range others {
-			add(name)
-			signature += " | None = None"
-		}
-	}
+	signature, params, described := l.pyParams(main.Parameters)
 	if described != "" {
 		described = "\n" + described + "\n        "
 	}
 	output := l.typeName("output")
 	fmt.Fprintf(b, "\n    %sdef %s(%s) -> %s:\n        \"\"\"%s%s\"\"\"\n        answer: %s = %sself._call(%q, {%s})\n        return answer\n",
-		before, snake(l.name()), signature, output, main.Description, described, output, await, l.ID, strings.Join(params, ", "))
+		before, snake(l.name()), signature, output, main.Description, described, output, await, l.ID, params)
+}
+
+// pyPages writes a method that iterates over pages, if the method returns some.
+func (l *file) pyPages(b *strings.Builder, async string) {
+	field, parameters := l.paged()
+	if parameters == nil {
+		return
+	}
+	signature, params, _ := l.pyParams(parameters)
+	main := l.method()
+	pages := fmt.Sprintf("%sPages[%s]", async, l.pyType(main.Output.Schema.Properties[field].Items))
+	fmt.Fprintf(b, "\n    def %s(%s) -> %s:\n        \"\"\"%s\"\"\"\n        pages: %s = self._pages(%q, %q, %d, {%s})\n        return pages\n",
+		snake(l.name()), signature, pages, main.Description, pages, l.ID, field, *main.Parameters.Properties["limit"].Maximum, params)
+}
+
+// pyParams returns the signature of a method with these parameters, the items of the dict that has them, and
+// their descriptions.
+func (l *file) pyParams(p *xrpc.Def) (signature, items, described string) {
+	signature = "self"
+	if p == nil {
+		return signature, "", ""
+	}
+	var params []string
+	add := func(name string) {
+		q := p.Properties[name]
+		params = append(params, fmt.Sprintf("%q: %s", name, pyName(name)))
+		signature += ", " + pyName(name) + ": " + l.pyParam(name, &q)
+		if q.Description != "" {
+			described += "\n        " + pyName(name) + ": " + q.Description
+		}
+	}
+	for _, name := range p.Required {
+		add(name)
+	}
+	others := optional(p)
+	if len(others) > 0 {
+		signature += ", *"
+	}
+	for _, name := range others {
+		add(name)
+		signature += " | None = None"
+	}
+	return signature, strings.Join(params, ", "), described
 }
 
 // pyTyped writes the type of a definition. A TypedDict is either total or not, so the required

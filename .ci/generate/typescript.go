@@ -12,7 +12,7 @@ import (
 // typescript returns the text of methods.ts.
 func typescript(all []file) string {
 	var b strings.Builder
-	b.WriteString("// Generated from the lexicons by go run ./.ci/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\n\n")
+	b.WriteString("// Generated from the lexicons by go run ./.ci/generate. Do not edit.\nimport type {Call, CallOptions} from './call.js';\nimport type {Pages} from './pages.js';\n\n")
 	for i := range all {
 		l := &all[i]
 		for _, def := range slices.Sorted(maps.Keys(l.Defs)) {
@@ -38,8 +38,30 @@ func typescript(all []file) string {
 	for i := range all {
 		all[i].tsMethod(&b)
 	}
+	b.WriteString("}\n\n/** Iterates over the items, in a field, of the pages of a method, of most items each. */\nexport type Walk = (nsid: string, field: string, most: number, params: object, options?: CallOptions) => unknown;\n\n")
+	b.WriteString("/** The methods that return pages. Each iterates over the items of all of them. */\nexport class PagedMethods {\n  protected readonly walk: Walk;\n\n  constructor(walk: Walk) {\n    this.walk = walk;\n  }\n")
+	for i := range all {
+		all[i].tsPages(&b)
+	}
 	b.WriteString("}\n")
 	return b.String()
+}
+
+func (l *file) tsPages(b *strings.Builder) {
+	field, params := l.paged()
+	if params == nil {
+		return
+	}
+	main, left := l.method(), []string{}
+	for _, name := range optional(main.Parameters) {
+		if _, stays := params.Properties[name]; !stays {
+			left = append(left, name)
+		}
+	}
+	output := l.typeName("output")
+	pages := fmt.Sprintf("Pages<%s, %s>", l.tsType(main.Output.Schema.Properties[field].Items), output)
+	fmt.Fprintf(b, "\n  /** %s */\n  %s(params: Omit<%s, '%s'>, options?: CallOptions): %s {\n    return this.walk('%s', '%s', %d, params, options) as %s;\n  }\n",
+		main.Description, l.name(), l.typeName("params"), strings.Join(left, "' | '"), pages, l.ID, field, *main.Parameters.Properties["limit"].Maximum, pages)
 }
 
 func (l *file) tsMethod(b *strings.Builder) {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
-from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Mapping, Optional, TypeVar, Union
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict, List, Mapping, Optional, TypeVar, Union
 
 from . import core, methods
 
@@ -12,43 +13,66 @@ T = TypeVar("T")
 
 
 class AsyncPages(core.Walk[T], AsyncIterator[T]):
-    """The items of a set, page by page. Iterate over it once:
+    """The items of an answer, page by page. Iterate over it once:
 
         members = skein.members(set_)
         async for did in members: ...
         if members.incomplete: print(members.reason)
     """
 
-    def __init__(self, fetch: Callable[[AsyncPages[T], Optional[str]], Awaitable[None]]) -> None:
-        super().__init__()
+    def __init__(self, fetch: Callable[[Dict[str, Any]], Awaitable[Dict[str, Any]]], field: str, most: int, params: Mapping[str, Any]) -> None:
+        super().__init__(field, most, params)
         self._fetch = fetch
 
     def __aiter__(self) -> AsyncPages[T]:
         return self
 
     async def __anext__(self) -> T:
+        return await self._one(None)
+
+    async def _one(self, n: Optional[int]) -> T:
         while not self._items:
             if self._ended:
                 raise StopAsyncIteration
-            await self._fetch(self, self._cursor)
+            self._take(await self._fetch(self._next(n)))
         return self._items.popleft()
+
+    async def first(self, n: int) -> List[T]:
+        """Returns the next n items, or as many as there are. It asks the server for no more."""
+        found: List[T] = []
+        try:
+            while len(found) < n:
+                found.append(await self._one(n - len(found)))
+        except StopAsyncIteration:
+            pass
+        return found
+
+
+class AsyncPagedMethods(methods.AsyncPagedMethods):
+    def __init__(self, call: Callable[[str, Dict[str, Any]], Awaitable[Any]]) -> None:
+        self._call = call
+
+    def _pages(self, nsid: str, field: str, most: int, params: Dict[str, Any]) -> Any:
+        return AsyncPages(lambda asked: self._call(nsid, asked), field, most, params)
 
 
 class AsyncSkein(methods.AsyncMethods):
-    """A server. It may be silent for timeout seconds. Every request has these headers, such as
-    {"Authorization": "Bearer …"}. Close it, or use it in async with:
+    """A server. It may be silent for timeout seconds. Every request has these headers, and the token that the
+    server's operator gave you. A call that fails because the server is busy or the connection breaks is
+    repeated up to retries times. Close it, or use it in async with:
 
         async with AsyncSkein("http://127.0.0.1:3210") as skein: ...
     """
 
-    def __init__(self, base: str = "http://127.0.0.1:3210", timeout: float = 30, headers: Optional[Mapping[str, str]] = None) -> None:
+    def __init__(self, base: str = "http://127.0.0.1:3210", timeout: float = 30, headers: Optional[Mapping[str, str]] = None, token: Optional[str] = None, retries: int = 3) -> None:
         try:
             import httpx
         except ImportError:
             raise ImportError('AsyncSkein needs httpx: pip install "skein-blue[async]"') from None
         self.base = core.address(base)
         self.timeout = timeout
-        self.headers: Dict[str, str] = dict(headers or {})
+        self.headers = core.sent(headers, token)
+        self.retries = retries
         self._httpx = httpx
         #: The errors of a connection that breaks, or cannot be made.
         self._broken = (httpx.HTTPError, httpx.InvalidURL)
@@ -78,28 +102,38 @@ class AsyncSkein(methods.AsyncMethods):
         except self._broken as error:
             broken = error
         if response.is_error:
-            raise core.failure(asked, response.status_code, body, response.reason_phrase)
+            raise core.failure(asked, response.status_code, body, response.reason_phrase, response.headers)
         if broken:
-            raise core.broken(asked, broken, response.status_code)
+            raise core.broken(asked, broken, response.status_code, self._again(broken))
         return body
 
-    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
-        asked = core.request(self.base, self.headers, nsid, params)
+    def _again(self, error: Exception) -> bool:
+        return not isinstance(error, (self._httpx.TimeoutException, self._httpx.InvalidURL, self._httpx.UnsupportedProtocol))
+
+    async def _once(self, asked: core.Request) -> Any:
         try:
             async with self._open(asked, self.timeout) as response:
                 status, body = response.status_code, await self._body(asked, response)
         except self._broken as error:
-            raise core.unreachable(asked, error) from None
+            raise core.unreachable(asked, error, self._again(error)) from None
         return core.answer(asked, status, body)
+
+    async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
+        asked = core.request(self.base, self.headers, nsid, params)
+        for attempt in itertools.count():
+            try:
+                return await self._once(asked)
+            except core.SkeinError as error:
+                await asyncio.sleep(core.wait(error, attempt, self.retries))
+
+    @property
+    def pages(self) -> methods.AsyncPagedMethods:
+        """The methods that return pages: each iterates over the items of all of them."""
+        return AsyncPagedMethods(self._call)
 
     def members(self, set_: str) -> AsyncPages[str]:
         """Iterates over all members of a set, page by page."""
-
-        async def fetch(pages: AsyncPages[str], cursor: Optional[str]) -> None:
-            page = await self.query(set_, limit=1000, cursor=cursor)
-            pages._take(page, core.members(page))
-
-        return AsyncPages(fetch)
+        return self.pages.query(set_)
 
     async def count(self, set_: str) -> core.Count:
         """Counts the members of a set."""
@@ -107,12 +141,7 @@ class AsyncSkein(methods.AsyncMethods):
 
     def records(self, set_: str) -> AsyncPages[methods.ListItem]:
         """Iterates over all members of a set that come from one set, with their records, newest first."""
-
-        async def fetch(pages: AsyncPages[methods.ListItem], cursor: Optional[str]) -> None:
-            page = await self.list(set_, order="newest", limit=1000, cursor=cursor)
-            pages._take(page, page["items"])
-
-        return AsyncPages(fetch)
+        return self.pages.list(set_, order="newest")
 
     async def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[methods.SubscribeChange]:
         """Streams the members that enter and leave a set, from now on or after a cursor. It
@@ -133,7 +162,7 @@ class AsyncSkein(methods.AsyncMethods):
             except core.SkeinError as error:
                 broke = error
             except self._broken as error:
-                broke = core.unreachable(asked, error)
+                broke = core.unreachable(asked, error, True)
             await asyncio.sleep(changes.retry(broke))
 
     async def watch(self, set_: str, state: Union[str, "os.PathLike[str]"], on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[core.WatchChange]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import email.utils
 import json
 import os
+import random
 import sys
+import time
 import urllib.parse
 import warnings
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Deque, Dict, Generic, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar, Union
+from typing import Any, Callable, Deque, Dict, Generic, Iterable, Iterator, Mapping, NamedTuple, Optional, Set, TypeVar, Union
 
 from . import methods
 
@@ -26,9 +29,12 @@ LONGEST_QUERY = 8 << 10
 #: How many seconds a stream may be silent. A server sends something every 15 seconds.
 SILENCE = 45
 
-#: How many seconds to wait before the first reconnection. Each further wait is twice as long, up
-#: to the longest.
+#: How many seconds to wait before the first repetition or reconnection. Each further wait is twice as
+#: long, up to the longest. All are longer by up to half, so that clients do not return all at once.
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30
+
+#: A call is not repeated if the server asks for a longer wait, in seconds.
+LONGEST_RETRY_AFTER = 60
 
 SUBSCRIBE = "blue.skein.graph.subscribe"
 
@@ -44,11 +50,15 @@ class SkeinError(Exception):
       queries by POST.
     """
 
-    def __init__(self, name: str, message: str, status: int) -> None:
+    def __init__(self, name: str, message: str, status: int, retry_after: Optional[float] = None, again: bool = False) -> None:
         super().__init__(f"{name}: {message}")
         self.name = name
         self.message = message
         self.status = status
+        #: The seconds that the server asks to wait, if it does.
+        self.retry_after = retry_after
+        #: Whether the client repeats the call. Every method only reads, so that is safe.
+        self._again = again
 
 
 class IncompleteWarning(UserWarning):
@@ -84,6 +94,17 @@ def address(base: str) -> str:
     return base.rstrip("/")
 
 
+def sent(headers: Optional[Mapping[str, str]], token: Optional[str]) -> Dict[str, str]:
+    """Returns the headers of every request, with the token that the server's operator gave the client.
+    It leaves Authorization to the service auth token of an account."""
+    found = dict(headers or {})
+    if token and any(name.lower() == "authorization" for name in found):
+        found["Skein-Token"] = token
+    elif token:
+        found["Authorization"] = f"Bearer {token}"
+    return found
+
+
 def request(base: str, headers: Mapping[str, str], nsid: str, params: Mapping[str, Any]) -> Request:
     """Returns the request for a method with parameters, without those that are None."""
     pairs = []
@@ -110,17 +131,17 @@ def _spelled(value: Any) -> str:
     return str(value)
 
 
-def unreachable(asked: Request, error: Exception) -> SkeinError:
+def unreachable(asked: Request, error: Exception, again: bool) -> SkeinError:
     """Returns the error for a missing answer."""
-    return SkeinError("Unreachable", f"{asked.base}: {error or type(error).__name__}", 0)
+    return SkeinError("Unreachable", f"{asked.base}: {error or type(error).__name__}", 0, again=again)
 
 
-def broken(asked: Request, error: Exception, status: int) -> SkeinError:
+def broken(asked: Request, error: Exception, status: int, again: bool) -> SkeinError:
     """Returns the error for an answer that cannot be read."""
-    return SkeinError("InvalidResponse", f"{asked.base}: {error or type(error).__name__}", status)
+    return SkeinError("InvalidResponse", f"{asked.base}: {error or type(error).__name__}", status, again=again)
 
 
-def failure(asked: Request, status: int, body: bytes, phrase: str) -> SkeinError:
+def failure(asked: Request, status: int, body: bytes, phrase: str, headers: Any) -> SkeinError:
     """Returns the error in a server's answer."""
     if asked.body is not None and status == 405:
         return SkeinError(
@@ -135,7 +156,30 @@ def failure(asked: Request, status: int, body: bytes, phrase: str) -> SkeinError
         error = None
     if not isinstance(error, dict):
         error = {}
-    return SkeinError(str(error.get("error", "HTTPError")), str(error.get("message", phrase)), status)
+    after = _seconds(headers.get("Retry-After"))
+    return SkeinError(str(error.get("error", "HTTPError")), str(error.get("message", phrase)), status, after, status in (429, 503))
+
+
+def _seconds(after: Optional[str]) -> Optional[float]:
+    """Returns the seconds in a Retry-After, which may be a date; None if there are none."""
+    if after is None:
+        return None
+    try:
+        return float(after) if after.isdecimal() else max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def wait(error: SkeinError, attempt: int, retries: int) -> float:
+    """Returns the seconds to wait before a call is repeated. Raises its error if that would not help."""
+    after = error.retry_after or 0
+    if attempt >= retries or not error._again or after > LONGEST_RETRY_AFTER:
+        raise error
+    return _longer(max(after, min(FIRST_WAIT * 2**attempt, LONGEST_WAIT)))
+
+
+def _longer(seconds: float) -> float:
+    return seconds * random.uniform(1, 1.5)
 
 
 def answer(asked: Request, status: int, body: bytes) -> Any:
@@ -143,7 +187,7 @@ def answer(asked: Request, status: int, body: bytes) -> Any:
     try:
         parsed = json.loads(body)
     except ValueError as error:
-        raise broken(asked, error, status) from None
+        raise broken(asked, error, status, False) from None
     if not isinstance(parsed, dict):
         raise SkeinError("InvalidResponse", f"{asked.base}: the answer is not a JSON object", status)
     if parsed.get("incomplete") is True:  # in get_stats it is a number
@@ -160,26 +204,31 @@ def _warn(message: str) -> None:
 
 
 class Walk(Generic[T]):
-    """The pages of a set so far."""
+    """The pages of an answer so far."""
 
-    def __init__(self) -> None:
-        #: The number of items of the set; None before the first page.
+    def __init__(self, field: str, most: int, params: Mapping[str, Any]) -> None:
+        #: The number of items of all pages; None before the first page, and if the server does not say.
         self.total: Optional[int] = None
         #: Whether the pages so far may lack items.
         self.incomplete = False
         #: Why they may.
         self.reason: Optional[str] = None
-        self._cursor: Optional[str] = None
+        #: The last page, as the method returns it.
+        self.page: Dict[str, Any] = {}
+        self._field, self._most, self._params = field, most, params
         self._ended = False
         self._items: Deque[T] = deque()
 
-    def _take(self, page: Union[methods.QueryOutput, methods.ListOutput], items: Sequence[T]) -> None:
-        self.total = page["total"]
+    def _next(self, n: Optional[int] = None) -> Dict[str, Any]:
+        """Returns the parameters for the next page, with n items at most."""
+        return {**self._params, "limit": min(n or self._most, self._most), "cursor": self.page.get("cursor")}
+
+    def _take(self, page: Dict[str, Any]) -> None:
+        self.page, self.total = page, page.get("total")
         if page.get("incomplete"):
             self.incomplete, self.reason = True, page.get("reason")
-        self._items.extend(items)
-        self._cursor = page.get("cursor")
-        self._ended = not self._cursor
+        self._items.extend(page.get(self._field) or ())
+        self._ended = not page.get("cursor")
 
 
 class Changes:
@@ -232,7 +281,7 @@ class Changes:
         would fail with it as well."""
         if error.status == 501 or 400 <= error.status < 500 and error.status not in (408, 429):
             raise error
-        wait, self._wait = self._wait, min(2 * self._wait, LONGEST_WAIT)
+        wait, self._wait = _longer(max(self._wait, error.retry_after or 0)), min(2 * self._wait, LONGEST_WAIT)
         if self.on_retry:
             self.on_retry(error, wait)
         return wait
@@ -312,11 +361,6 @@ class Place:
                 self.pending.popleft()
         finally:
             self.save()
-
-
-def members(page: methods.QueryOutput) -> List[str]:
-    """Returns the members on a page."""
-    return page.get("members", [])
 
 
 def count(page: methods.QueryOutput) -> Count:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Literal, Optional, Sequence, TypedDict, Union
+
+if TYPE_CHECKING:
+    from .aio import AsyncPages
+    from .sync import Pages
 
 __all__ = [
     "Interaction",
@@ -1229,3 +1233,97 @@ class AsyncMethods:
         """
         answer: QueryLabelsOutput = await self._call("com.atproto.label.queryLabels", {"uriPatterns": uri_patterns, "cursor": cursor, "limit": limit, "sources": sources})
         return answer
+
+
+class PagedMethods:
+    """The methods that return pages. Each iterates over the items of all of them."""
+
+    def _pages(self, nsid: str, field: str, most: int, params: Dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def get_feed_skeleton(self, feed: str) -> Pages[GetFeedSkeletonPost]:
+        """Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part."""
+        pages: Pages[GetFeedSkeletonPost] = self._pages("app.bsky.feed.getFeedSkeleton", "feed", 100, {"feed": feed})
+        return pages
+
+    def get_backlink_dids(self, subject: str, source: str) -> Pages[str]:
+        """Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes."""
+        pages: Pages[str] = self._pages("blue.microcosm.links.getBacklinkDids", "linking_dids", 1000, {"subject": subject, "source": source})
+        return pages
+
+    def get_backlinks(self, subject: str, source: str, *, did: Sequence[str] | None = None, reverse: bool | None = None) -> Pages[GetBacklinksLinkRecord]:
+        """Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes."""
+        pages: Pages[GetBacklinksLinkRecord] = self._pages("blue.microcosm.links.getBacklinks", "records", 1000, {"subject": subject, "source": source, "did": did, "reverse": reverse})
+        return pages
+
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"]) -> Pages[GetBlocksBlock]:
+        """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others."""
+        pages: Pages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction})
+        return pages
+
+    def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> Pages[ListItem]:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
+        pages: Pages[ListItem] = self._pages("blue.skein.graph.list", "items", 1000, {"set": set_, "exact": exact, "names": names, "order": order, "proof": proof})
+        return pages
+
+    def query(self, set_: str, *, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> Pages[str]:
+        """Lists the members of a set of DIDs or AT URIs."""
+        pages: Pages[str] = self._pages("blue.skein.graph.query", "members", 1000, {"set": set_, "names": names, "proof": proof, "records": records})
+        return pages
+
+    def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> Pages[RankRanked]:
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+        pages: Pages[RankRanked] = self._pages("blue.skein.graph.rank", "items", 1000, {"by": by, "damp": damp, "decay": decay, "exact": exact, "except": except_, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
+        return pages
+
+    def query_labels(self, uri_patterns: Sequence[str], *, sources: Sequence[str] | None = None) -> Pages[LabelsLabel]:
+        """Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler."""
+        pages: Pages[LabelsLabel] = self._pages("com.atproto.label.queryLabels", "labels", 250, {"uriPatterns": uri_patterns, "sources": sources})
+        return pages
+
+
+class AsyncPagedMethods:
+    """The methods that return pages. Each iterates over the items of all of them."""
+
+    def _pages(self, nsid: str, field: str, most: int, params: Dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def get_feed_skeleton(self, feed: str) -> AsyncPages[GetFeedSkeletonPost]:
+        """Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part."""
+        pages: AsyncPages[GetFeedSkeletonPost] = self._pages("app.bsky.feed.getFeedSkeleton", "feed", 100, {"feed": feed})
+        return pages
+
+    def get_backlink_dids(self, subject: str, source: str) -> AsyncPages[str]:
+        """Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes."""
+        pages: AsyncPages[str] = self._pages("blue.microcosm.links.getBacklinkDids", "linking_dids", 1000, {"subject": subject, "source": source})
+        return pages
+
+    def get_backlinks(self, subject: str, source: str, *, did: Sequence[str] | None = None, reverse: bool | None = None) -> AsyncPages[GetBacklinksLinkRecord]:
+        """Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes."""
+        pages: AsyncPages[GetBacklinksLinkRecord] = self._pages("blue.microcosm.links.getBacklinks", "records", 1000, {"subject": subject, "source": source, "did": did, "reverse": reverse})
+        return pages
+
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"]) -> AsyncPages[GetBlocksBlock]:
+        """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others."""
+        pages: AsyncPages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction})
+        return pages
+
+    def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> AsyncPages[ListItem]:
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
+        pages: AsyncPages[ListItem] = self._pages("blue.skein.graph.list", "items", 1000, {"set": set_, "exact": exact, "names": names, "order": order, "proof": proof})
+        return pages
+
+    def query(self, set_: str, *, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> AsyncPages[str]:
+        """Lists the members of a set of DIDs or AT URIs."""
+        pages: AsyncPages[str] = self._pages("blue.skein.graph.query", "members", 1000, {"set": set_, "names": names, "proof": proof, "records": records})
+        return pages
+
+    def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> AsyncPages[RankRanked]:
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+        pages: AsyncPages[RankRanked] = self._pages("blue.skein.graph.rank", "items", 1000, {"by": by, "damp": damp, "decay": decay, "exact": exact, "except": except_, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
+        return pages
+
+    def query_labels(self, uri_patterns: Sequence[str], *, sources: Sequence[str] | None = None) -> AsyncPages[LabelsLabel]:
+        """Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler."""
+        pages: AsyncPages[LabelsLabel] = self._pages("com.atproto.label.queryLabels", "labels", 250, {"uriPatterns": uri_patterns, "sources": sources})
+        return pages

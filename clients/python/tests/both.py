@@ -15,9 +15,13 @@ class Blocking:
         self._loop = asyncio.new_event_loop()
         self._iterators: List[Any] = []
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         method = getattr(self._skein, name)
+        if name == "pages":
+            return BlockingPages(self, method)
+        return self._blocking(method)
 
+    def _blocking(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **params: Any) -> Any:
             answer = method(*args, **params)
             if inspect.isawaitable(answer):
@@ -37,6 +41,14 @@ class Blocking:
         self._loop.close()
 
 
+class BlockingPages:
+    def __init__(self, skein: Blocking, pages: Any) -> None:
+        self._skein, self._pages = skein, pages
+
+    def __getattr__(self, name: str) -> Any:
+        return self._skein._blocking(getattr(self._pages, name))
+
+
 class BlockingIterator:
     """Blocks for each item of an async iterator, and has the iterator's attributes."""
 
@@ -52,13 +64,16 @@ class BlockingIterator:
         except StopAsyncIteration:
             raise StopIteration from None
 
+    def first(self, n: int) -> Any:
+        return self._loop.run_until_complete(self._items.first(n))
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._items, name)
 
 
 class Plain(Skein):
     def shut(self) -> None:
-        pass
+        self.close()
 
 
 #: Both clients, by name.

@@ -29,12 +29,13 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     called: Set[str] = set()
 
     class Noting:
-        def __init__(self, server: str) -> None:
-            self.skein = client(server)
+        def __init__(self, server: str, prefix: str = "", methods: Any = None) -> None:
+            self.prefix, self.skein = prefix, methods or client(server)
 
         def __getattr__(self, name: str) -> Any:
-            called.add(name)
-            return getattr(self.skein, name)
+            called.add(self.prefix + name)
+            found = getattr(self.skein, name)
+            return Noting("", "pages.", found) if name == "pages" else found
 
     skein = Noting(base)
     of = f"followers({star})"
@@ -53,6 +54,11 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert [m["size"] for m in largest["items"]] == sorted((m["size"] for m in largest["items"]), reverse=True), largest
     assert len(skein.rank(of=of, via="likes", since=timedelta(hours=24), until=datetime.now() + timedelta(hours=1), damp=0.5, limit=3)["items"]) == 3
     assert len(skein.rank(set_=f"blend(2, rank(of={of}, via=likes), 0.5, rank(of={of}, via=reposts))", limit=3)["items"]) == 3
+    ranked = skein.pages.rank(of=of, via="likes")
+    assert len({r["member"] for r in ranked.first(1200)}) > 1000 and ranked.page["type"] == "uri"
+    assert skein.pages.query(of).first(3) == members[:3]
+    oldest = skein.pages.list(of, order="oldest").first(1200)
+    assert [r["time"] for r in oldest] == sorted(r["time"] for r in oldest) and len(oldest) > 100
     sizes = skein.counts(["followers", "likes"], [star])["subjects"][0]
     assert sizes["subject"] == star and len(sizes["totals"]) == 2 and sizes["totals"][0] >= len(members) - left, sizes
     times = skein.histogram(of, bucket="1d")
@@ -60,6 +66,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     assert times["bucketSeconds"] == 86400 and counted == times["total"] >= len(members) - left, times
     blocked = skein.get_blocks(star, "blockedBy", limit=100)
     assert blocked["total"] >= len(blocked["blocks"]) and all(b.get("record") or b["lists"] for b in blocked["blocks"]), blocked
+    assert len(list(skein.pages.get_blocks(star, "blockedBy"))) >= blocked["total"] - left
     assert skein.known(members[0], "followers", [star])["subjects"][0]["subject"] == star
     shared = skein.overlap([f"members({star}, {members[0]})", f"members({star})"], with_=f"members({members[0]})")
     assert shared["totals"] == [2, 1, 1] and shared["pairs"] == [[2, 1, 1], [1, 1, 0], [1, 0, 1]], shared
@@ -99,6 +106,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     follow = "app.bsky.graph.follow:subject"
     links = skein.get_backlinks(star, follow, limit=10)
     assert len(links["records"]) == 10 and links["total"] >= len(members) - left and links["cursor"]
+    assert len(skein.pages.get_backlinks(star, follow).first(120)) == len(skein.pages.get_backlink_dids(star, follow).first(120)) == 120
     assert skein.get_backlinks(star, follow, did=[members[0]])["total"] == 1
     assert len(skein.get_backlink_dids(star, follow, limit=10)["linking_dids"]) == 10
     assert skein.get_backlinks_count(star, follow)["total"] >= len(members) - left
@@ -106,6 +114,8 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
     feed = with_feeds.describe_feed_generator()["feeds"][0]["uri"]
     page = with_feeds.get_feed_skeleton(feed, limit=1)
     assert page["feed"][0]["post"].startswith("at://") and page["cursor"], page
+    posts = list(with_feeds.pages.get_feed_skeleton(feed))
+    assert posts[0] == page["feed"][0] and len(posts) > 2, len(posts)
     assert refused(lambda: skein.describe_feed_generator()).name == "MethodNotImplemented"
 
     error = refused(lambda: skein.query("folowers(x)"))
@@ -141,7 +151,7 @@ def check(client: Any, base: str, star: str, list_uri: str, feeds: str) -> str:
         raise AssertionError("the state of another set is used")
     except ValueError as error:
         assert "another set" in str(error)
-    uncalled = {name for name in vars(methods.Methods) if not name.startswith("_")} - called
+    uncalled = {prefix + name for prefix, of in (("", methods.Methods), ("pages.", methods.PagedMethods)) for name in vars(of) if not name.startswith("_")} - called
     assert not uncalled, f"add a call of {sorted(uncalled)} to this test"
     for noting in (skein, with_feeds):
         noting.shut()

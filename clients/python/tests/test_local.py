@@ -1,11 +1,16 @@
 """Tests the clients against small local servers: python -m unittest, in clients/python."""
 
 import asyncio
+import concurrent.futures
+import contextlib
+import email.utils
 import http.server
 import inspect
 import itertools
 import json
+import socket
 import threading
+import time
 import unittest
 import unittest.mock
 import urllib.parse
@@ -24,6 +29,7 @@ MISSING = {"incomplete": True, "reason": REASON}
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         self.server.answer(self, urllib.parse.urlparse(self.path).query)  # type: ignore[attr-defined]
@@ -259,9 +265,10 @@ class Strangers(Case):
             return handler.send(200, b'data: {"cursor":"%d","entered":["did:plc:x"]}\n\ndata: {"cur' % self.asked, -2, Content_Type="text/event-stream")
 
         self.base = self.serve(answer)
-        soon = unittest.mock.patch.object(core, "FIRST_WAIT", 0.001)
-        soon.start()
-        self.addCleanup(soon.stop)
+        for name, value in {"FIRST_WAIT": 0.001, "_longer": lambda seconds: seconds}.items():
+            soon = unittest.mock.patch.object(core, name, value)
+            soon.start()
+            self.addCleanup(soon.stop)
 
     def test_errors(self) -> None:
         for skein in self.each(self.base):
@@ -298,6 +305,155 @@ class Strangers(Case):
                 self.assertRaises(Enough, lambda: next(skein.subscribe(of, on_retry=stop)))
 
 
+class Again(Case):
+    """A call is repeated if that may help, over connections that stay open."""
+
+    def setUp(self) -> None:
+        self.script: List[Any] = []
+        self.asked: List[Tuple[str, Any, Dict[str, List[str]]]] = []
+        self.waits: List[float] = []
+        self.gone = threading.Event()
+
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            self.asked.append((handler.headers.get("Authorization", ""), handler.client_address, params))
+            step = self.script.pop(0) if self.script else 200
+            if step == "hang":
+                self.gone.wait()
+                with contextlib.suppress(OSError):
+                    handler.json(200, {"total": -1})
+            elif step == "drop":
+                handler.connection.shutdown(socket.SHUT_RDWR)
+                handler.close_connection = True
+            elif step == "cut":
+                handler.send(200, b'{"total":', 100)
+            elif step == "html":
+                handler.send(200, b"<html>")
+            elif step == "last":
+                handler.json(200, {"total": 1})
+                handler.close_connection = True  # without saying so
+            elif isinstance(step, str):
+                handler.send(302, b"", Location=step)
+            elif isinstance(step, tuple):
+                handler.send(step[0], b"{}", Retry_After=step[1])
+            else:
+                handler.json(step, {"total": int(params["set"][0])} if params["set"][0].isdecimal() else {"total": 1})
+
+        self.base = self.serve(answer)
+        wait = core.wait
+
+        def noted(error: SkeinError, attempt: int, retries: int) -> float:
+            self.waits.append(wait(error, attempt, retries))
+            return 0
+
+        patched = unittest.mock.patch.object(core, "wait", noted)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def begin(self, *script: Any) -> None:
+        self.script, self.asked, self.waits = list(script), [], []
+
+    def test_repeats(self) -> None:
+        date = email.utils.formatdate(time.time() + 9, usegmt=True)
+        for script, waits in (
+            ([(429, "7"), (503, date), "drop"], [7, 9, 2]),
+            (["cut", "drop", (503, "0")], [0.5, 1, 2]),
+            ([503, (429, "soon"), (503, "60")], [0.5, 1, 60]),
+        ):
+            for skein in self.each(self.base):
+                for method in (skein.count, lambda set_: skein.count(set_ + " " * 9000)):  # by POST, which only reads, too
+                    self.begin(*script)
+                    self.assertEqual(method("x").total, 1)
+                    self.assertEqual(len(self.asked), 4)
+                    for waited, least in zip(self.waits, waits):
+                        self.assertTrue(least - 1.1 * (least == 9) <= waited <= 1.5 * least, (self.waits, waits))
+
+    def test_ends(self) -> None:
+        for script, asked, name, after in (
+            ([(503, "1")] * 9, 4, "HTTPError", 1),
+            (["drop"] * 9, 4, "Unreachable", None),
+            (["cut"] * 9, 4, "InvalidResponse", None),
+            ([(429, "61")], 1, "HTTPError", 61),
+            ([(400, "1")], 1, "HTTPError", 1),
+            ([504], 1, "HTTPError", None),
+            (["html"], 1, "InvalidResponse", None),
+        ):
+            for skein in self.each(self.base):
+                self.begin(*script)
+                error = self.refused(lambda: skein.count("x"))
+                self.assertEqual((error.name, error.retry_after, len(self.asked)), (name, after, asked), script[0])
+                self.script = []
+                self.assertEqual(skein.count("5").total, 5)
+        for skein in self.each(self.base, timeout=0.1):
+            self.begin("hang")
+            self.gone.clear()
+            self.assertEqual(self.refused(lambda: skein.count("x")).name, "Unreachable")
+            self.assertEqual(len(self.asked), 1)
+            self.gone.set()
+            getattr(skein, "_skein", skein).timeout = 30
+            self.assertEqual(skein.count("5").total, 5)  # not the answer to the call before
+        for skein in self.each(self.base, retries=0):
+            self.begin("drop", (503, "1"))
+            self.refused(lambda: skein.count("x"))
+            self.refused(lambda: skein.count("x"))
+            self.assertEqual(len(self.asked), 2)
+
+    def test_one_connection(self) -> None:
+        for skein in self.each(self.base):
+            self.begin(200, (400, "1"), 200)
+            skein.count("x")
+            self.refused(lambda: skein.count("x"))
+            skein.count("x")
+            self.assertEqual(len({address for _, address, _ in self.asked}), 1)
+            self.begin("last")
+            skein.count("x")
+            self.assertEqual((skein.count("3").total, self.waits), (3, []))
+        with Skein(self.base) as shared, concurrent.futures.ThreadPoolExecutor(8) as threads:
+            self.begin()
+            self.assertEqual(list(threads.map(lambda n: shared.count(str(n)).total, range(200))), list(range(200)))
+            self.assertLess(len({address for _, address, _ in self.asked}), 9)
+
+    def test_token(self) -> None:
+        own: List[Any] = []
+        other = self.serve(lambda handler, params: (own.append(handler.headers), handler.json(200, {"total": 2}))[1])
+        for skein in self.each(self.base, token="skein_x"):
+            self.begin(f"{other}/elsewhere")
+            self.assertEqual(skein.count("x").total, 2)
+            self.assertEqual([authorization for authorization, *_ in self.asked], ["Bearer skein_x"])
+        for skein in self.each(other, token="skein_x", headers={"authorization": "Bearer jwt"}):
+            skein.count("x")
+        self.assertEqual([(h.get("Authorization"), h.get("Skein-Token")) for h in own], [(None, None)] * 2 + [("Bearer jwt", "skein_x")] * 2)
+
+
+class Paged(Case):
+    """Methods with a cursor iterate over their pages."""
+
+    def test_pages(self) -> None:
+        asked: List[Tuple[str, int]] = []
+
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            method, limit, begin = handler.path.split("?")[0].rsplit(".", 1)[1], int(params["limit"][0]), int(params.get("cursor", ["0"])[0])
+            asked.append((method, limit))
+            end = min(begin + min(limit, 40), 100)
+            field = {"query": "members", "getBlocks": "blocks", "getBacklinks": "records", "getBacklinkDids": "linking_dids", "getFeedSkeleton": "feed"}.get(method, "items")
+            handler.json(200, {field: list(range(begin, end)), "handles": {"end": end}, **({"total": 100} if method != "rank" else {}), "cursor": str(end) if end < 100 else None})
+
+        for skein in self.each(self.serve(answer)):
+            for method, most, args in (
+                ("query", 1000, ["x"]), ("list", 1000, ["x"]), ("rank", 1000, []), ("get_blocks", 100, ["x", "blocking"]),
+                ("get_backlinks", 1000, ["x", "y"]), ("get_backlink_dids", 1000, ["x", "y"]), ("get_feed_skeleton", 100, ["x"]),
+            ):
+                asked.clear()
+                pages = getattr(skein.pages, method)(*args)
+                self.assertEqual(pages.first(45), list(range(45)))
+                self.assertEqual([limit for _, limit in asked], [45, 5])
+                self.assertEqual((next(pages), pages.page["handles"], pages.total), (45, {"end": 85}, None if method == "rank" else 100))
+                self.assertEqual(list(pages), list(range(46, 100)))
+                self.assertEqual([limit for _, limit in asked[2:]], [most] * 2)
+                self.assertEqual((pages.first(3), pages.first(0)), ([], []))
+            self.assertEqual(skein.members("x").first(3), [0, 1, 2])
+        self.assertEqual({n for n in vars(methods.PagedMethods) if n[0] != "_"}, {"query", "list", "rank", "get_blocks", "get_backlinks", "get_backlink_dids", "get_feed_skeleton"})
+
+
 class Surface(unittest.TestCase):
     def test_same(self) -> None:
         """Both clients have the same methods with the same parameters."""
@@ -306,8 +462,8 @@ class Surface(unittest.TestCase):
             return {name: inspect.signature(f).parameters for name, f in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
 
         sync, asynchronous = surface(Skein), surface(AsyncSkein)
-        del asynchronous["close"]
         self.assertEqual(sync, asynchronous)
+        self.assertEqual(surface(methods.PagedMethods), surface(methods.AsyncPagedMethods))
         self.assertGreater(len(sync), len(methods.FORMS))
 
 

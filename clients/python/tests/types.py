@@ -3,10 +3,11 @@
 from datetime import date, datetime, timedelta
 from typing import List, Optional
 
-from skein_blue import AsyncSkein, ListItem, QueryOutput, Relationship, Skein, SkeinError
+from skein_blue import AsyncSkein, ListItem, Pages, QueryOutput, RankRanked, Relationship, Skein, SkeinError
 
 
-def say(error: Exception, wait: float) -> None: ...
+def say(error: Exception, wait: float) -> None:
+    after: Optional[float] = error.retry_after if isinstance(error, SkeinError) else None
 
 
 def sync(skein: Skein) -> None:
@@ -15,6 +16,9 @@ def sync(skein: Skein) -> None:
     missing: bool = pages.incomplete
     why: Optional[str] = skein.count("x").reason
     items: List[ListItem] = list(skein.records("x"))
+    ranked: Pages[RankRanked] = skein.pages.rank(of="x", via="likes", since=timedelta(days=1))
+    top: List[str] = [r["member"] for r in ranked.first(3)]
+    skein.pages.query("x", limit=3)  # type: ignore[call-arg]  # first(3)
     for change in skein.subscribe("x", cursor="y", on_retry=say):
         dids += change.get("entered", [])
     for told in skein.watch("x", state="y"):
@@ -35,9 +39,10 @@ def sync(skein: Skein) -> None:
 
 
 async def asynchronous() -> None:
-    async with AsyncSkein("http://x", headers={"Authorization": "x"}) as skein:
+    async with AsyncSkein("http://x", headers={"Authorization": "x"}, token="y", retries=0) as skein:
         pages = skein.members("x")
         dids: List[str] = [did async for did in pages]
+        liked: List[RankRanked] = await skein.pages.rank(of="x", via="likes").first(3)
         missing: bool = pages.incomplete
         total: int = (await skein.count("x")).total
         page: QueryOutput = await skein.query("x", limit=1)

@@ -17,11 +17,17 @@ export type Call = (nsid: string, params: object, options?: CallOptions) => Prom
 export class SkeinError extends Error {
   /** The HTTP status, or 0 if there is none. */
   readonly status: number;
+  /** The seconds that the server asks to wait, if it does. */
+  readonly retryAfter: number | undefined;
+  /** Whether the client repeats the call. Every method only reads, so that is safe. */
+  readonly again: boolean;
 
-  constructor(name: string, message: string, status: number) {
+  constructor(name: string, message: string, status: number, retryAfter?: number, again = [0, 429, 503].includes(status)) {
     super(message);
     this.name = name;
     this.status = status;
+    this.retryAfter = retryAfter;
+    this.again = again;
   }
 }
 
@@ -31,8 +37,12 @@ export interface Options {
   fetch?: typeof globalThis.fetch;
   /** Ends all requests and subscriptions. */
   signal?: AbortSignal;
-  /** Headers of every request, such as {authorization: 'Bearer …'}. */
+  /** Headers of every request. */
   headers?: Record<string, string>;
+  /** The token that the server's operator gave you. */
+  token?: string;
+  /** How often a call is repeated if the server is busy or the connection breaks. Default: 3. */
+  retries?: number;
   /**
    * Is called for each answer that may be incomplete, with the reason and the method.
    * Default: console.warn, once for each reason.
@@ -49,6 +59,12 @@ export interface CallOptions {
 /** Methods that accept a form use POST if their parameters have more bytes. */
 const longestQuery = 8 << 10;
 
+/** The first wait before a repetition, in seconds. Each further one is twice as long. */
+const firstWait = 0.5;
+
+/** A call is not repeated if the server asks for a longer wait, in seconds. */
+const longestRetryAfter = 60;
+
 /** How many reasons the default onIncomplete remembers. */
 const maxReasons = 1000;
 
@@ -58,13 +74,54 @@ export function caller(base: string, options: Options): Call {
   return async (nsid, params, {signal} = {}) => {
     const link = linked(options.signal, signal);
     try {
-      const answer = await read(base, await request(base, options, nsid, params, link.signal), link.signal);
+      const answer = await repeated(options.retries ?? 3, link.signal, async () => read(base, await request(base, options, nsid, params, link.signal), link.signal));
       if (answer.incomplete === true) incomplete(String(answer.reason ?? 'the server gives no reason'), nsid); // in getStats it is a number
       return answer;
     } finally {
       link.release();
     }
   };
+}
+
+/** Returns the result of a call, which is repeated while that may help. */
+async function repeated<T>(retries: number, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof SkeinError && error.again && attempt < retries)) throw error;
+      const {retryAfter = 0} = error;
+      if (retryAfter > longestRetryAfter) throw error;
+      await pause(longer(1000 * Math.max(retryAfter, firstWait * 2 ** attempt)), signal);
+      signal.throwIfAborted();
+    }
+  }
+}
+
+/** Returns a wait that is longer by up to half, so that clients do not return all at once. */
+export function longer(wait: number): number {
+  return wait * (1 + Math.random() / 2);
+}
+
+/** Waits for so many milliseconds, or until signal aborts. */
+export function pause(wait: number, signal: AbortSignal): Promise<void> {
+  return new Promise(done => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      done();
+    };
+    const timer = setTimeout(end, wait);
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+  });
+}
+
+/** Returns the headers of every request. The token leaves authorization to the service auth token of an account. */
+export function sent({headers = {}, token}: Options): Record<string, string> {
+  if (!token) return headers;
+  const taken = Object.keys(headers).some(name => name.toLowerCase() === 'authorization');
+  return {...headers, ...(taken ? {'skein-token': token} : {authorization: 'Bearer ' + token})};
 }
 
 function warnOnce(): (reason: string, method: string) => void {
@@ -109,7 +166,14 @@ export async function request(base: string, options: Options, nsid: string, para
     throw new SkeinError('PostNotSupported', `${base} does not accept ${nsid} by POST (HTTP 405), and ${text.length} bytes of parameters are too long for a URL; upgrade the server, or split the query`, 405);
   }
   const failure = await response.json().catch(() => null) as {error?: unknown; message?: unknown} | null;
-  throw new SkeinError(String(failure?.error ?? 'HTTPError'), String(failure?.message ?? response.statusText), response.status);
+  throw new SkeinError(String(failure?.error ?? 'HTTPError'), String(failure?.message ?? response.statusText), response.status, seconds(response.headers.get('retry-after')));
+}
+
+/** Returns the seconds in a Retry-After, which may be a date. */
+function seconds(after: string | null): number | undefined {
+  if (!after) return undefined;
+  const number = /^\d+$/.test(after) ? Number(after) : Math.max(0, (Date.parse(after) - Date.now()) / 1000);
+  return Number.isNaN(number) ? undefined : number;
 }
 
 function encoded(nsid: string, params: object): string {
@@ -124,10 +188,10 @@ function encoded(nsid: string, params: object): string {
 async function read(base: string, response: Response, signal: AbortSignal): Promise<{incomplete?: unknown; reason?: unknown}> {
   let answer: unknown;
   try {
-    answer = await response.json();
+    answer = JSON.parse(await response.text());
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new SkeinError('InvalidResponse', `${base}: ${(error as Error).message}`, response.status);
+    throw new SkeinError('InvalidResponse', `${base}: ${(error as Error).message}`, response.status, undefined, !(error instanceof SyntaxError));
   }
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) throw new SkeinError('InvalidResponse', `${base}: the answer is not a JSON object`, response.status);
   return answer;

@@ -6,8 +6,8 @@
  *
  * Every method takes its parameters as one object, and options such as {signal} as a second one.
  */
-import {caller, type CallOptions, type Options} from './call.js';
-import {Methods, type ListItem, type ListOutput, type SubscribeChange, type SubscribeParams} from './methods.js';
+import {caller, sent, type CallOptions, type Options} from './call.js';
+import {Methods, PagedMethods, type ListItem, type ListOutput, type QueryOutput, type SubscribeChange, type SubscribeParams} from './methods.js';
 import {Pages} from './pages.js';
 import {changes, type SubscribeOptions} from './subscription.js';
 import {watch, type WatchChange, type WatchParams} from './watch.js';
@@ -37,22 +37,24 @@ export interface Count {
 export class Skein extends Methods {
   /** The server's address. */
   readonly base: string;
+  /** The methods that return pages. Each iterates over the items of all of them. */
+  readonly pages: PagedMethods;
   private readonly options: Options;
 
   constructor(base = 'http://127.0.0.1:3210', options: Options = {}) {
     if (!/^https?:\/\/./.test(base)) throw new TypeError(`server address '${base}' does not start with http:// or https://`);
     const address = base.replace(/\/$/, '');
-    super(caller(address, options));
+    options = {...options, headers: sent(options)};
+    const call = caller(address, options);
+    super(call);
     this.base = address;
     this.options = options;
+    this.pages = new PagedMethods((nsid, field, most, params, callOptions) => new Pages(asked => call(nsid, {...params, ...asked}, callOptions) as Promise<object>, field, most));
   }
 
   /** Iterates over all members of a set, page by page. */
-  members({set}: SetParams, options?: CallOptions): Pages<string> {
-    return new Pages(async cursor => {
-      const page = await this.query({set, limit: 1000, ...(cursor && {cursor})}, options);
-      return {...page, items: page.members ?? []};
-    });
+  members({set}: SetParams, options?: CallOptions): Pages<string, QueryOutput> {
+    return this.pages.query({set}, options);
   }
 
   /** Counts the members of a set. */
@@ -62,8 +64,8 @@ export class Skein extends Methods {
   }
 
   /** Iterates over all members of a set that come from one set, with their records, newest first, page by page. */
-  records({set}: SetParams, options?: CallOptions): Pages<ListItem & {record: string}> {
-    return new Pages(async cursor => await this.list({set, order: 'newest', limit: 1000, ...(cursor && {cursor})}, options) as ListOutput & {items: (ListItem & {record: string})[]});
+  records({set}: SetParams, options?: CallOptions): Pages<ListItem & {record: string}, ListOutput> {
+    return this.pages.list({set, order: 'newest'}, options) as Pages<ListItem & {record: string}, ListOutput>;
   }
 
   /**

@@ -1,5 +1,6 @@
 // Generated from the lexicons by go run ./.ci/generate. Do not edit.
 import type {Call, CallOptions} from './call.js';
+import type {Pages} from './pages.js';
 
 /** An act of a viewer on a post of a feed. This is Bluesky's definition, in part. */
 export interface Interaction {
@@ -907,5 +908,57 @@ export class Methods {
   /** Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler. */
   queryLabels(params: QueryLabelsParams, options?: CallOptions): Promise<QueryLabelsOutput> {
     return this.call('com.atproto.label.queryLabels', params, options) as Promise<QueryLabelsOutput>;
+  }
+}
+
+/** Iterates over the items, in a field, of the pages of a method, of most items each. */
+export type Walk = (nsid: string, field: string, most: number, params: object, options?: CallOptions) => unknown;
+
+/** The methods that return pages. Each iterates over the items of all of them. */
+export class PagedMethods {
+  protected readonly walk: Walk;
+
+  constructor(walk: Walk) {
+    this.walk = walk;
+  }
+
+  /** Returns a page of a feed in the server's --feeds file. This is Bluesky's method, in part. */
+  getFeedSkeleton(params: Omit<GetFeedSkeletonParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<GetFeedSkeletonPost, GetFeedSkeletonOutput> {
+    return this.walk('app.bsky.feed.getFeedSkeleton', 'feed', 100, params, options) as Pages<GetFeedSkeletonPost, GetFeedSkeletonOutput>;
+  }
+
+  /** Lists the accounts that link to a subject, newest link first. This is Constellation's method, for the collections that this server indexes. */
+  getBacklinkDids(params: Omit<GetBacklinkDidsParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<string, GetBacklinkDidsOutput> {
+    return this.walk('blue.microcosm.links.getBacklinkDids', 'linking_dids', 1000, params, options) as Pages<string, GetBacklinkDidsOutput>;
+  }
+
+  /** Lists the records that link to a subject, newest first. This is Constellation's method, for the collections that this server indexes. */
+  getBacklinks(params: Omit<GetBacklinksParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<GetBacklinksLinkRecord, GetBacklinksOutput> {
+    return this.walk('blue.microcosm.links.getBacklinks', 'records', 1000, params, options) as Pages<GetBacklinksLinkRecord, GetBacklinksOutput>;
+  }
+
+  /** Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others. */
+  getBlocks(params: Omit<GetBlocksParams, 'cursor' | 'limit' | 'others'>, options?: CallOptions): Pages<GetBlocksBlock, GetBlocksOutput> {
+    return this.walk('blue.skein.graph.getBlocks', 'blocks', 100, params, options) as Pages<GetBlocksBlock, GetBlocksOutput>;
+  }
+
+  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. */
+  list(params: Omit<ListParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<ListItem, ListOutput> {
+    return this.walk('blue.skein.graph.list', 'items', 1000, params, options) as Pages<ListItem, ListOutput>;
+  }
+
+  /** Lists the members of a set of DIDs or AT URIs. */
+  query(params: Omit<QueryParams, 'count' | 'cursor' | 'limit'>, options?: CallOptions): Pages<string, QueryOutput> {
+    return this.walk('blue.skein.graph.query', 'members', 1000, params, options) as Pages<string, QueryOutput>;
+  }
+
+  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. */
+  rank(params: Omit<RankParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<RankRanked, RankOutput> {
+    return this.walk('blue.skein.graph.rank', 'items', 1000, params, options) as Pages<RankRanked, RankOutput>;
+  }
+
+  /** Find labels relevant to the provided AT-URI patterns: those in effect, by the labelers that the server reads (getStats), without signatures. To verify a label, ask its labeler. */
+  queryLabels(params: Omit<QueryLabelsParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<LabelsLabel, QueryLabelsOutput> {
+    return this.walk('com.atproto.label.queryLabels', 'labels', 250, params, options) as Pages<LabelsLabel, QueryLabelsOutput>;
   }
 }

@@ -1,5 +1,5 @@
 // Subscriptions: server-sent events, with reconnection.
-import {linked, request, SkeinError, type CallOptions, type Options} from './call.js';
+import {linked, longer, pause, request, SkeinError, type CallOptions, type Options} from './call.js';
 import type {SubscribeChange, SubscribeParams} from './methods.js';
 
 /** Options of a subscription. */
@@ -35,8 +35,9 @@ export async function* changes(base: string, options: Options, {set, cursor}: Su
         connection.abort();
       }
       if (ends.signal.aborted) return;
-      onRetry?.(error, wait);
-      await pause(wait, ends.signal);
+      const next = longer(Math.max(wait, 1000 * (error.retryAfter ?? 0)));
+      onRetry?.(error, next);
+      await pause(next, ends.signal);
     }
   } finally {
     ends.release();
@@ -46,19 +47,6 @@ export async function* changes(base: string, options: Options, {set, cursor}: Su
 /** Reports whether a retry would fail with the same error. */
 function isFinal(status: number): boolean {
   return status === 501 || status >= 400 && status < 500 && status !== 408 && status !== 429;
-}
-
-/** Waits for so many milliseconds, or until signal aborts. */
-function pause(wait: number, signal: AbortSignal): Promise<void> {
-  return new Promise(done => {
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      done();
-    };
-    const timer = setTimeout(end, wait);
-    signal.addEventListener('abort', end);
-  });
 }
 
 /** Reads a stream of server-sent events, and aborts it after too long a silence. */

@@ -4,16 +4,18 @@ import assert from 'node:assert/strict';
 import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {Methods, Skein, SkeinError} from 'skein-blue';
+import {Methods, PagedMethods, Skein, SkeinError} from 'skein-blue';
 
 const [base, star, list, feeds] = process.argv.slice(2);
 const reasons = [], called = new Set();
-const noting = server => new Proxy(new Skein(server, {onIncomplete: reason => reasons.push(reason)}), {
+const noted = (methods, prefix) => new Proxy(methods, {
   get(skein, name) {
-    called.add(name);
+    called.add(prefix + name);
+    if (name === 'pages') return noted(skein.pages, 'pages.');
     return typeof skein[name] === 'function' ? skein[name].bind(skein) : skein[name];
   },
 });
+const noting = server => noted(new Skein(server, {onIncomplete: reason => reasons.push(reason)}), '');
 const skein = noting(base);
 const set = `followers(${star})`;
 
@@ -35,6 +37,12 @@ assert.equal((await skein.list({set, limit: 3})).items.length, 3);
 const largest = await skein.list({set: `sample(${set}, 40)`, order: 'size(followers)', limit: 10});
 assert.ok(largest.order === 'size(followers)' && largest.total === 40 && largest.items.every((m, i) => m.record && (i === 0 || m.size <= largest.items[i - 1].size)), JSON.stringify(largest));
 assert.equal((await skein.rank({of: set, via: 'likes', since: new Date(Date.now() - 864e5), damp: 0.5, limit: 3})).items.length, 3);
+const ranked = skein.pages.rank({of: set, via: 'likes'});
+assert.ok(new Set((await ranked.first(1200)).map(r => r.member)).size > 1000 && ranked.page.type === 'uri');
+assert.deepEqual(await skein.pages.query({set}).first(3), members.slice(0, 3));
+const oldest = (await skein.pages.list({set, order: 'oldest'}).first(1200)).map(r => r.time);
+assert.deepEqual(oldest, [...oldest].sort());
+assert.ok(oldest.length > 100, `${oldest.length}`);
 assert.equal((await skein.getAccount({did: star})).state, 'complete');
 assert.ok((await skein.getStats()).records.follow > 1000);
 const {subjects: [sizes]} = await skein.counts({edge: ['followers', 'likes'], subject: [star]});
@@ -44,6 +52,7 @@ const counted = times.buckets.reduce((n, b) => n + b.count, (times.earlier ?? 0)
 assert.ok(times.bucketSeconds === 86400 && counted === times.total && times.total >= members.length - left, JSON.stringify(times));
 const {blocks, total: blockers} = await skein.getBlocks({actor: star, direction: 'blockedBy', limit: 100});
 assert.ok(Array.isArray(blocks) && blockers >= Math.min(blocks.length, 100) && blocks.every(b => b.record || b.lists.length), JSON.stringify(blocks));
+assert.ok((await skein.pages.getBlocks({actor: star, direction: 'blockedBy'}).first(1e6)).length >= blockers - left);
 const known = await skein.known({actor: members[0], edge: 'followers', subject: [star]});
 assert.equal(known.subjects[0].subject, star);
 const shared = await skein.overlap({set: [`members(${star}, ${members[0]})`, `members(${star})`], with: `members(${members[0]})`});
@@ -83,6 +92,8 @@ assert.deepEqual([unknown.$type, unknown.notFound], ['app.bsky.graph.defs#notFou
 const follow = {subject: star, source: 'app.bsky.graph.follow:subject'};
 const links = await skein.getBacklinks({...follow, limit: 10});
 assert.ok(links.records.length === 10 && links.total >= members.length - left && links.cursor);
+assert.equal((await skein.pages.getBacklinks(follow).first(120)).length, 120);
+assert.equal((await skein.pages.getBacklinkDids(follow).first(120)).length, 120);
 assert.equal((await skein.getBacklinks({...follow, did: [members[0]]})).total, 1);
 assert.equal((await skein.getBacklinkDids({...follow, limit: 10})).linking_dids.length, 10);
 assert.ok((await skein.getBacklinksCount(follow)).total >= members.length - left);
@@ -90,6 +101,8 @@ const withFeeds = noting(feeds);
 const {feeds: [{uri: feed}]} = await withFeeds.describeFeedGenerator();
 const page = await withFeeds.getFeedSkeleton({feed, limit: 1});
 assert.ok(page.feed[0].post.startsWith('at://') && page.cursor);
+const posts = await withFeeds.pages.getFeedSkeleton({feed}).first(1e6);
+assert.ok(posts.length > 2 && posts[0].post === page.feed[0].post, `${posts.length}`);
 await assert.rejects(skein.describeFeedGenerator(), {name: 'MethodNotImplemented', status: 501});
 
 await assert.rejects(skein.query({set: 'folowers(x)'}), error => error instanceof SkeinError && error.name === 'InvalidRequest' && error.status === 400 && /did you mean followers/.test(error.message));
@@ -125,6 +138,6 @@ assert.deepEqual(told[0], {type: 'left', member: 'did:web:gone.example.com'});
 assert.deepEqual(told[1].type, 'entered');
 await assert.rejects(async () => { for await (const _ of skein.watch({set: 'other', state})) break; }, /another set/);
 await rm(folder, {recursive: true});
-const uncalled = Object.getOwnPropertyNames(Methods.prototype).filter(name => name !== 'constructor' && !called.has(name));
+const uncalled = [['', Methods], ['pages.', PagedMethods]].flatMap(([prefix, of]) => Object.getOwnPropertyNames(of.prototype).filter(name => name !== 'constructor' && !called.has(prefix + name)));
 assert.deepEqual(uncalled, [], 'add a call of these methods to this test');
 console.log(`TypeScript: ${members.length} members, ${records} records, ${changes} changes, ${called.size} methods, ${takesPost ? 'POST' : 'a server without POST'}`);

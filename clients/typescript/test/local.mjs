@@ -1,8 +1,21 @@
 // Tests the client against small local servers: npm test, in clients/typescript.
 import assert from 'node:assert/strict';
+import {mkdtemp, readFile, rm} from 'node:fs/promises';
 import {createServer} from 'node:http';
-import {test} from 'node:test';
-import {Skein, SkeinError} from 'skein-blue';
+import {createRequire} from 'node:module';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import nodeTest from 'node:test';
+
+let Skein, SkeinError, PagedMethods;
+
+/** Tests both builds, one after the other. */
+const builds = {import: await import('skein-blue'), require: createRequire(import.meta.url)('skein-blue')};
+assert.notEqual(builds.import.Skein, builds.require.Skein);
+const test = (name, run) => Object.entries(builds).map(([how, build]) => nodeTest(`${name} (${how})`, async t => {
+  ({Skein, SkeinError, PagedMethods} = build);
+  await run(t);
+}));
 
 const reason = 'records of did:plc:a from before the index first saw it are missing';
 const missing = {incomplete: true, reason};
@@ -27,6 +40,16 @@ const is = (name, status) => error => {
   if (status !== undefined) assert.equal(error.status, status);
   return true;
 };
+/** The client's waits are over at once; returns their lengths, in seconds. */
+function hasten(t) {
+  const waits = [], timeout = setTimeout;
+  t.mock.method(globalThis, 'setTimeout', (call, wait) => {
+    const isClients = /call\.js/.test(new Error().stack);
+    if (isClients) waits.push(wait / 1000);
+    return timeout(call, isClients ? 0 : wait);
+  });
+  return waits;
+}
 const first = async items => { for await (const item of items) return item; };
 
 /** A server whose answers may be incomplete, from the second page on. */
@@ -125,7 +148,6 @@ const strange = async t => {
     switch (params.get('set')) {
       case 'html': return response.end('<html>hello');
       case 'list': return response.end('[]');
-      case 'cut': response.writeHead(200, {'content-length': '100'}).write('{"total":'); return setTimeout(() => response.destroy(), 50);
       case 'text': return response.writeHead(502).end('"bad"');
       case 'none': return json(response, 501, {error: 'MethodNotImplemented', message: 'not here'});
       case 'slow': return stream(': begin\n\nevent: error\ndata: {"error":"ConsumerTooSlow","message":"too slow"}\n\n');
@@ -139,12 +161,109 @@ const strange = async t => {
 
 test('errors have names', async t => {
   const skein = await strange(t);
-  for (const [set, name] of [['html', 'InvalidResponse'], ['list', 'InvalidResponse'], ['cut', 'InvalidResponse'], ['text', 'HTTPError'], ['none', 'MethodNotImplemented']]) {
+  for (const [set, name] of [['html', 'InvalidResponse'], ['list', 'InvalidResponse'], ['text', 'HTTPError'], ['none', 'MethodNotImplemented']]) {
     await assert.rejects(skein.count({set}), is(name), set);
   }
-  await assert.rejects(new Skein('http://127.0.0.1:1').count({set: 'x'}), is('Unreachable', 0));
+  await assert.rejects(new Skein('http://127.0.0.1:1', {retries: 0}).count({set: 'x'}), is('Unreachable', 0));
   assert.throws(() => new Skein('127.0.0.1:3210'), /does not start with http:\/\//);
   await assert.rejects(skein.query('followers(x)'), /parameters in one object/);
+});
+
+test('a call is repeated if that may help, over connections that stay open', async t => {
+  const waits = hasten(t);
+  let script = [], asked = 0;
+  const base = await serve(t, (request, response) => {
+    asked++;
+    const [step, after] = [script.shift() ?? 200].flat();
+    if (step === 'drop') request.socket.destroy();
+    else if (step === 'cut') response.writeHead(200, {'content-length': '100'}).write('{"total":', () => request.socket.destroy());
+    else if (step === 'html') response.end('<html>');
+    else response.writeHead(step, after && {'retry-after': after}).end('{"total":1}');
+  });
+  const begin = (...steps) => { script = steps; asked = 0; waits.splice(0); };
+  const skein = new Skein(base);
+  for (const [steps, least] of [
+    [[[429, '7'], [503, new Date(Date.now() + 9e3).toUTCString()], 'drop'], [7, 7.5, 2]],
+    [['cut', 'drop', [503, '0']], [0.5, 1, 2]],
+    [[503, [429, 'soon'], [503, '60']], [0.5, 1, 60]],
+  ]) for (const set of ['x', 'x'.repeat(9000)]) { // by POST, which only reads, too
+    begin(...steps);
+    assert.equal((await skein.count({set})).total, 1);
+    assert.equal(asked, 4);
+    waits.forEach((wait, i) => assert.ok(wait >= least[i] && wait <= 1.5 * Math.max(least[i], least[i] === 7.5 ? 9 : 0), `${waits}`));
+  }
+  const four = step => Array(9).fill(step);
+  for (const [steps, times, name, retryAfter] of [
+    [four([503, '1']), 4, 'HTTPError', 1], [four('drop'), 4, 'Unreachable'], [four('cut'), 4, 'InvalidResponse'],
+    [[[429, '61']], 1, 'HTTPError', 61], [[[400, '1']], 1, 'HTTPError', 1], [[504], 1, 'HTTPError'], [['html'], 1, 'InvalidResponse'],
+  ]) {
+    begin(...steps);
+    await assert.rejects(skein.count({set: 'x'}), error => is(name)(error) && error.retryAfter === retryAfter);
+    assert.equal(asked, times, name);
+  }
+  begin('drop');
+  await assert.rejects(new Skein(base, {retries: 0}).count({set: 'x'}), is('Unreachable', 0));
+  const sockets = new Set();
+  const lasting = new Skein(await serve(t, (request, response) => {
+    sockets.add(request.socket);
+    json(response, ++asked === 1 ? 200 : 503, {total: 1});
+  }));
+  begin();
+  for (let i = 0; i < 3; i++) await lasting.count({set: 'x'}).catch(() => {});
+  assert.equal(asked, 9);
+  assert.ok(sockets.size <= 2, `${sockets.size}`); // Node may open a second one while it ends an answer
+  begin([503, '9']);
+  const ends = new AbortController();
+  waits.push = () => ends.abort();
+  await assert.rejects(skein.count({set: 'x'}, {signal: ends.signal}), {name: 'AbortError'});
+  assert.equal(asked, 1);
+});
+
+test('a token leaves authorization to an account', async t => {
+  const noted = [];
+  const base = await serve(t, ({headers}, response) => { noted.push([headers.authorization, headers['skein-token']]); json(response, 200, {total: 0}); });
+  await new Skein(base, {token: 'skein_x'}).count({set: 'x'});
+  await new Skein(base, {token: 'skein_x', headers: {Authorization: 'Bearer jwt'}}).count({set: 'x'});
+  assert.deepEqual(noted, [['Bearer skein_x', undefined], ['Bearer jwt', 'skein_x']]);
+});
+
+test('methods with a cursor iterate over their pages', async t => {
+  const fields = {query: 'members', getBlocks: 'blocks', getBacklinks: 'records', getBacklinkDids: 'linking_dids', getFeedSkeleton: 'feed', list: 'items', rank: 'items'};
+  const most = {getBlocks: 100, getFeedSkeleton: 100};
+  const asked = [];
+  const skein = new Skein(await serve(t, (request, response, params) => {
+    const limit = Number(params.get('limit')), begin = Number(params.get('cursor') ?? 0), end = Math.min(begin + Math.min(limit, 40), 100);
+    asked.push(limit);
+    const items = Array.from({length: end - begin}, (_, i) => begin + i);
+    json(response, 200, {[fields[request.url.split('?')[0].split('.').at(-1)]]: items, handles: {end}, total: 100, cursor: end < 100 ? String(end) : null});
+  }));
+  const numbers = (from, to) => Array.from({length: to - from}, (_, i) => from + i);
+  for (const method of Object.keys(fields)) {
+    asked.splice(0);
+    const pages = skein.pages[method]({set: 'x'});
+    assert.deepEqual(await pages.first(45), numbers(0, 45));
+    assert.deepEqual(asked, [45, 5]);
+    assert.deepEqual([(await pages.next()).value, pages.page.handles, pages.total], [45, {end: 85}, 100]);
+    const rest = await Promise.all(numbers(46, 103).map(() => pages.next())); // at once
+    assert.deepEqual(rest.map(r => r.value), [...numbers(46, 100), undefined, undefined, undefined]);
+    assert.deepEqual(asked.slice(2), [most[method] ?? 1000, most[method] ?? 1000]);
+    assert.deepEqual(await pages.first(3), []);
+  }
+  assert.deepEqual(await skein.members({set: 'x'}).first(3), [0, 1, 2]);
+  assert.deepEqual(Object.getOwnPropertyNames(PagedMethods.prototype).sort(), ['constructor', ...Object.keys(fields)].sort());
+});
+
+test('a watch keeps its place in a file', async t => {
+  const folder = await mkdtemp(join(tmpdir(), 'watch-')), state = join(folder, 'state');
+  t.after(() => rm(folder, {recursive: true}));
+  const base = await serve(t, (request, response, params) => {
+    if (!request.url.includes('subscribe')) return json(response, 200, {type: 'did', total: 1, members: ['a']});
+    response.writeHead(200, {'content-type': 'text/event-stream'}).write('data: {"cursor":"1"}\n\ndata: {"cursor":"2","entered":["b"],"left":["a"]}\n\n');
+  });
+  const told = [];
+  for await (const change of new Skein(base).watch({set: 'x', state})) if (told.push(change) === 2) break;
+  assert.deepEqual(told, [{type: 'left', member: 'a'}, {type: 'entered', member: 'b'}]);
+  assert.deepEqual(JSON.parse(await readFile(state, 'utf8')), {set: 'x', cursor: '2', members: ['b'], pending: [{type: 'entered', member: 'b'}]});
 });
 
 test('a subscription reconnects, and ends if that cannot help', async t => {

@@ -1,9 +1,14 @@
 // Checks what the types accept and reject, by tsc --strict --noEmit test/types.ts. Never executed.
-import {Skein, SkeinError, type ListItem, type Pages} from 'skein-blue';
+import {Skein, SkeinError, type ListItem, type Pages, type QueryOutput, type RankRanked} from 'skein-blue';
 
 export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
   const pages: Pages<string> = skein.members({set: 'x'}, {signal});
   for await (const did of pages) did.toUpperCase();
+  const top: RankRanked[] = await skein.pages.rank({of: 'x', via: 'likes', since: new Date()}, {signal}).first(3);
+  const last: QueryOutput | undefined = skein.pages.query({set: 'x'}).page;
+  // @ts-expect-error: first(3)
+  skein.pages.query({set: 'x', limit: 3});
+  const after: number | undefined = new SkeinError('x', 'y', 503).retryAfter;
   const missing: boolean = pages.incomplete, why: string | undefined = pages.reason;
   const {total, incomplete, reason} = await skein.count({set: 'x'});
   for await (const item of skein.records({set: 'x'})) f(item);
@@ -28,8 +33,8 @@ export async function all(skein: Skein, signal: AbortSignal): Promise<void> {
   // @ts-expect-error: unknown parameter
   await skein.rank({of: 'x', via: 'likes', sicne: '1h'});
   await skein.known({actor: 'x', edge: 'quoters', subject: ['y']}); // of a configured kind
-  new Skein('http://x', {headers: {authorization: 'x'}, onIncomplete: (reason: string, method: string) => console.log(reason, method)});
-  f(missing, why, total, incomplete, reason);
+  new Skein('http://x', {token: 'x', retries: 0, headers: {authorization: 'x'}, onIncomplete: (reason: string, method: string) => console.log(reason, method)});
+  f(top[0]?.member, last?.total, after, missing, why, total, incomplete, reason);
 }
 
 function f(..._: (ListItem | boolean | string | number | undefined)[]): void {}
