@@ -208,7 +208,7 @@ func (c *creator) put(ctx context.Context, f *File, path string) error {
 	}
 	sum := sha256.New()
 	body := io.TeeReader(&interruptible{ctx, file, c.pauses(ctx)}, sum)
-	if err := errors.Join(c.t.Put(ctx, f.part(), f.Size, body), file.Close()); err != nil {
+	if err := errors.Join(c.t.Put(ctx, f.part(), f.Size, body, false), file.Close()); err != nil {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {

@@ -232,7 +232,7 @@ func TestWhatIsRemoved(t *testing.T) {
 	left := []string{part, part + ".1234", "manifests/20200101T000000.000Z.json.minisig", "manifests/20200101T000000.000Z.json.77"}
 	others := []string{"parts/list", "manifests/v1.json", "manifests/x/20200101T000000.000Z.json", "else"}
 	for _, name := range slices.Concat(left, others) {
-		must(t, to.Put(t.Context(), name, 1, strings.NewReader("x")))
+		must(t, to.Put(t.Context(), name, 1, strings.NewReader("x"), false))
 	}
 	made(t, to, folder{"000001.sst": "a"}, backup.CreateOptions{Time: now})
 	r, err := create(t, to, folder{"000001.sst": "b"}, backup.CreateOptions{Time: now.Add(time.Second), Keep: 1})

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // folder is a target in a folder. An object is written beside its place, under its name with a
@@ -57,24 +56,8 @@ func (t *folder) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Put implements Target.
-func (t *folder) Put(ctx context.Context, name string, size int64, r io.Reader) error {
-	return t.write(ctx, name, size, r, os.Rename)
-}
-
-// Claim implements Target. Unlike a rename, a link fails if its new name exists.
-func (t *folder) Claim(ctx context.Context, name string, b []byte) error {
-	err := t.write(ctx, name, int64(len(b)), strings.NewReader(string(b)), func(from, to string) error {
-		return errors.Join(os.Link(from, to), os.Remove(from))
-	})
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s: %w", t.path(name), ErrExists)
-	}
-	return err
-}
-
-// write writes an object under a temporary name, and calls place to give it its own.
-func (t *folder) write(ctx context.Context, name string, size int64, r io.Reader, place func(from, to string) error) error {
+// Put implements Target. The object has a temporary name first.
+func (t *folder) Put(ctx context.Context, name string, size int64, r io.Reader, onlyNew bool) error {
 	to := t.path(name)
 	fail := func(err error) error { return fmt.Errorf("writing %s: %w", to, err) }
 	if err := makeFolder(filepath.Dir(to)); err != nil {
@@ -92,9 +75,15 @@ func (t *folder) write(ctx context.Context, name string, size int64, r io.Reader
 		err = errors.Join(f.Chmod(0o644), f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = place(f.Name(), to)
+		if onlyNew { // unlike a rename, a link fails if its new name exists
+			err = errors.Join(os.Link(f.Name(), to), os.Remove(f.Name()))
+		} else {
+			err = os.Rename(f.Name(), to)
+		}
 	}
-	if err != nil {
+	if onlyNew && errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s: %w", to, ErrExists)
+	} else if err != nil {
 		_ = os.Remove(f.Name()) // if it fails, the file is one that a killed process leaves
 		return fail(err)
 	}

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -45,7 +46,7 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 	}
 	l := &lock{t: t, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])}
 	for range 3 {
-		err := l.write(func(b []byte) error { return t.Claim(ctx, lockName, b) })
+		err := l.write(func(b []byte) error { return t.Put(ctx, lockName, int64(len(b)), bytes.NewReader(b), true) })
 		if err == nil {
 			l.keep(ctx)
 			return l, nil

@@ -1,7 +1,6 @@
 package backup_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -134,25 +133,18 @@ func (m *memory) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(b)), nil
 }
 
-func (m *memory) Put(_ context.Context, name string, size int64, r io.Reader) error {
+func (m *memory) Put(_ context.Context, name string, size int64, r io.Reader, onlyNew bool) error {
 	b, err := io.ReadAll(r)
 	if err != nil || int64(len(b)) != size {
 		return errors.Join(err, io.ErrUnexpectedEOF)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.has[name] = string(b)
-	return nil
-}
-
-func (m *memory) Claim(ctx context.Context, name string, b []byte) error {
-	m.mu.Lock()
-	_, ok := m.has[name]
-	m.mu.Unlock()
-	if ok {
+	if _, ok := m.has[name]; ok && onlyNew {
 		return backup.ErrExists
 	}
-	return m.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
+	m.has[name] = string(b)
+	return nil
 }
 
 func (m *memory) Delete(_ context.Context, name string) error {
@@ -190,17 +182,17 @@ func (h *hooked) Get(ctx context.Context, name string) (r io.ReadCloser, err err
 	return r, err
 }
 
-func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader) error {
+func (h *hooked) Put(ctx context.Context, name string, size int64, r io.Reader, onlyNew bool) error {
 	happened := false
-	err := h.do("put", name, func() error { happened = true; return h.Target.Put(ctx, name, size, r) })
+	op := "put"
+	if onlyNew {
+		op = "claim"
+	}
+	err := h.do(op, name, func() error { happened = true; return h.Target.Put(ctx, name, size, r, onlyNew) })
 	if !happened {
 		_, _ = io.CopyN(io.Discard, r, size/2) // it was under way
 	}
 	return err
-}
-
-func (h *hooked) Claim(ctx context.Context, name string, b []byte) error {
-	return h.do("claim", name, func() error { return h.Target.Claim(ctx, name, b) })
 }
 
 func (h *hooked) Delete(ctx context.Context, name string) error {

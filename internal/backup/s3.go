@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -95,22 +94,13 @@ func (t *bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// Put implements Target.
-func (t *bucket) Put(ctx context.Context, name string, size int64, r io.Reader) error {
-	return t.put(ctx, name, size, r, minio.PutObjectOptions{})
-}
-
-// Claim implements Target. It relies on a conditional write (If-None-Match: *). A service without
-// them overwrites.
-func (t *bucket) Claim(ctx context.Context, name string, b []byte) error {
+// Put implements Target. Its parts are sent one after another, from the reader, so that memory does not grow with the
+// object. onlyNew relies on a conditional write (If-None-Match: *). A service without them overwrites.
+func (t *bucket) Put(ctx context.Context, name string, size int64, r io.Reader, onlyNew bool) error {
 	var o minio.PutObjectOptions
-	o.SetMatchETagExcept("*")
-	return t.put(ctx, name, int64(len(b)), bytes.NewReader(b), o)
-}
-
-// put writes an object. Its parts are sent one after another, from the reader, so that memory does
-// not grow with the object.
-func (t *bucket) put(ctx context.Context, name string, size int64, r io.Reader, o minio.PutObjectOptions) error {
+	if onlyNew {
+		o.SetMatchETagExcept("*")
+	}
 	o.ContentType = "application/octet-stream"
 	o.PartSize = 64 << 20
 	o.NumThreads = 1

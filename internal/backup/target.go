@@ -18,7 +18,7 @@ import (
 var (
 	// ErrNotFound is returned for an object that does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrExists is returned by Claim if the object exists.
+	// ErrExists is returned by Put if the object exists, and must not.
 	ErrExists = errors.New("already exists")
 	// ErrReadOnly is returned by the methods that write to a web server, and by List.
 	ErrReadOnly = errors.New("a web server: it can only be read from")
@@ -36,10 +36,8 @@ type Target interface {
 	// Get reads an object.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// Put writes an object of size bytes. When it returns nil the object is durable; if it
-	// fails, the object is as it was.
-	Put(ctx context.Context, name string, size int64, r io.Reader) error
-	// Claim writes an object unless it exists: then it returns ErrExists.
-	Claim(ctx context.Context, name string, b []byte) error
+	// fails, the object is as it was. With onlyNew, it returns ErrExists if the object exists.
+	Put(ctx context.Context, name string, size int64, r io.Reader, onlyNew bool) error
 	// Delete removes an object. It returns nil if the object does not exist.
 	Delete(ctx context.Context, name string) error
 	// String returns the target as a user names it, without secrets.
@@ -123,7 +121,7 @@ func get(ctx context.Context, t Target, name string, most int64) ([]byte, error)
 }
 
 func put(ctx context.Context, t Target, name string, b []byte) error {
-	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b))
+	return t.Put(ctx, name, int64(len(b)), bytes.NewReader(b), false)
 }
 
 // interruptible is a reader that fails when ctx ends. After each read it calls each, if it is set.

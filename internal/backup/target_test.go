@@ -31,15 +31,15 @@ func testTarget(t *testing.T, to backup.Target) {
 		switch rng.IntN(6) {
 		case 0, 1:
 			v := strings.Repeat(fmt.Sprint(rng.Uint64()), rng.IntN(4000))
-			must(t, to.Put(t.Context(), n, int64(len(v)), bytes.NewReader([]byte(v))))
+			must(t, to.Put(t.Context(), n, int64(len(v)), bytes.NewReader([]byte(v)), false))
 			want[n] = v
 		case 2: // a reader that is too short, or fails
-			err := to.Put(t.Context(), n, 5000, io.MultiReader(strings.NewReader("short"), failingReader{rng.IntN(2) == 0}))
+			err := to.Put(t.Context(), n, 5000, io.MultiReader(strings.NewReader("short"), failingReader{rng.IntN(2) == 0}), false)
 			if err == nil {
 				t.Fatal("a short object was written")
 			}
 		case 3:
-			err := to.Claim(t.Context(), n, []byte("claimed"))
+			err := to.Put(t.Context(), n, 7, strings.NewReader("claimed"), true)
 			if _, ok := want[n]; ok != errors.Is(err, backup.ErrExists) || !ok && err != nil {
 				t.Fatalf("claim of %s, which exists: %v: %v", n, ok, err)
 			} else if !ok {
@@ -78,7 +78,7 @@ func testTarget(t *testing.T, to backup.Target) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := to.Put(ctx, "parts/x", 3, strings.NewReader("abc")); !errors.Is(err, context.Canceled) {
+	if err := to.Put(ctx, "parts/x", 3, strings.NewReader("abc"), false); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }
@@ -158,7 +158,7 @@ func TestSlowService(t *testing.T) {
 	to, err := backup.OpenTarget("s3://bucket/x")
 	must(t, err)
 	const size = 32 << 20 // more than the buffers between
-	if err := to.Put(t.Context(), "x", size, io.LimitReader(zeros{}, size)); !errors.Is(err, outward.ErrSlow) {
+	if err := to.Put(t.Context(), "x", size, io.LimitReader(zeros{}, size), false); !errors.Is(err, outward.ErrSlow) {
 		t.Errorf("sending: %v", err)
 	}
 	body, err := to.Get(t.Context(), "x")

@@ -61,12 +61,7 @@ func (t *web) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 }
 
 // Put implements Target.
-func (t *web) Put(context.Context, string, int64, io.Reader) error {
-	return fmt.Errorf("%s: %w", t, ErrReadOnly)
-}
-
-// Claim implements Target.
-func (t *web) Claim(context.Context, string, []byte) error {
+func (t *web) Put(context.Context, string, int64, io.Reader, bool) error {
 	return fmt.Errorf("%s: %w", t, ErrReadOnly)
 }
 
