@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"aead.dev/minisign"
 	"golang.org/x/sync/errgroup"
 
 	"skein.blue/internal/outward"
@@ -261,7 +262,8 @@ func (c *creator) finish(ctx context.Context) error {
 	}
 	name := manifestOf(c.m.Time)
 	if c.o.Signer != nil {
-		if err := put(ctx, c.t, name+signature, c.o.Signer.sign(name, b)); err != nil {
+		sig := minisign.SignWithComments(*c.o.Signer, b, name, "signature of a skein backup") // the first is a trusted comment
+		if err := put(ctx, c.t, name+signature, sig); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"aead.dev/minisign"
+
 	"skein.blue/internal/say"
 )
 
@@ -207,8 +209,8 @@ func read(ctx context.Context, t Target, at time.Time, trust *Trust) (*Manifest,
 		if err != nil {
 			return nil, err
 		}
-		if !trust.verifies(b, sig) {
-			return nil, fmt.Errorf("%s of %s: %w (%s)", name, t, ErrSignature, trust)
+		if !minisign.Verify(*trust, b, sig) {
+			return nil, fmt.Errorf("%s of %s: %w (key %X)", name, t, ErrSignature, trust.ID())
 		}
 	}
 	m, err := decodeManifest(b)

@@ -10,7 +10,10 @@ import (
 )
 
 // A Trust is a public key that signs manifests.
-type Trust struct{ key minisign.PublicKey }
+type Trust = minisign.PublicKey
+
+// A Signer is a secret key that signs manifests.
+type Signer = minisign.PrivateKey
 
 // ParseTrust reads a minisign public key: its text (RW…), or the name of a file that has it.
 func ParseTrust(key string) (*Trust, error) {
@@ -23,19 +26,11 @@ func ParseTrust(key string) (*Trust, error) {
 		text = bytes.TrimSpace(b)
 	}
 	t := &Trust{}
-	if err := t.key.UnmarshalText(text); err != nil {
+	if err := t.UnmarshalText(text); err != nil {
 		return nil, fmt.Errorf("%w: not a minisign public key: %w", ErrKey, err)
 	}
 	return t, nil
 }
-
-// String returns the number of the key, as minisign shows it.
-func (t *Trust) String() string { return fmt.Sprintf("key %X", t.key.ID()) }
-
-func (t *Trust) verifies(message, sig []byte) bool { return minisign.Verify(t.key, message, sig) }
-
-// A Signer signs manifests.
-type Signer struct{ key minisign.PrivateKey }
 
 // ReadSigner reads a minisign secret key, which password decrypts if it is encrypted.
 func ReadSigner(file, password string) (*Signer, error) {
@@ -45,18 +40,13 @@ func ReadSigner(file, password string) (*Signer, error) {
 	}
 	s := &Signer{}
 	if minisign.IsEncrypted(b) {
-		if s.key, err = minisign.DecryptKey(password, b); err != nil {
+		if *s, err = minisign.DecryptKey(password, b); err != nil {
 			return nil, fmt.Errorf("%w: %s is encrypted, and the password does not open it", ErrKey, file)
 		}
 		return s, nil
 	}
-	if err := s.key.UnmarshalText(b); err != nil {
+	if err := s.UnmarshalText(b); err != nil {
 		return nil, fmt.Errorf("%w: %s is not a minisign secret key; make one with minisign -G -W -s %s", ErrKey, file, file)
 	}
 	return s, nil
-}
-
-// sign returns the signature file of a manifest. Its trusted comment names it.
-func (s *Signer) sign(name string, message []byte) []byte {
-	return minisign.SignWithComments(s.key, message, name, "signature of a skein backup")
 }
