@@ -58,13 +58,6 @@ func (n *notes) write(tx kv.Txn, source string, number uint32, dead []format.Dea
 	return nil
 }
 
-// written counts notes after a commit.
-func (n *notes) written(number uint32, dead, gaps int) {
-	n.counts[format.KeyDeadLetter] += dead
-	n.counts[format.KeyGap] += gaps
-	n.source = max(n.source, number)
-}
-
 // keptNotes is the number of the newest dead letters, and of the newest gaps, that a lane keeps. It may have twice as many.
 const keptNotes = 10_000
 

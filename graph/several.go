@@ -59,7 +59,9 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 		if err != nil {
 			return fmt.Errorf("graph: noting %d dead letters and gaps: %w", len(d)+len(g), err)
 		}
-		l.notes.written(number, len(d), len(g))
+		l.notes.counts[format.KeyDeadLetter] += len(d)
+		l.notes.counts[format.KeyGap] += len(g)
+		l.notes.source = max(l.notes.source, number)
 		dead, gaps = dead[len(d):], gaps[len(g):]
 	}
 	return nil

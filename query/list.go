@@ -15,16 +15,6 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// recordsOf returns the records that make members of n, a source, members. ids ascends.
-func recordsOf(v *algebra.Evaluation, n *language.Node, ids []uint64) (map[uint64]algebra.MemberRecord, error) {
-	found, err := v.EdgeRecords(n, ids)
-	records := make(map[uint64]algebra.MemberRecord, len(found))
-	for _, f := range found {
-		records[uint64(f.ID)] = f
-	}
-	return records, err
-}
-
 // memberURI returns the URI of a record that makes a member one.
 func memberURI(v *algebra.Evaluation, member string, r algebra.MemberRecord) string {
 	return recordURI(v.Expr.AuthorOf(r.By, member), *v.Expr.Info(r.By), r.Path)
@@ -190,7 +180,7 @@ func describeItems(v *algebra.Evaluation, ids []uint64, items []listItem, record
 	sorted := slices.Sorted(slices.Values(ids))
 	names, err := v.Names(v.Expr.Root.Is, sorted)
 	if source := v.Expr.Root.Source(); err == nil && source != nil && records == nil {
-		records, err = recordsOf(v, source, sorted)
+		records, err = v.EdgeRecords(source, sorted)
 	}
 	if err != nil {
 		return err

@@ -67,7 +67,7 @@ func query(ctx context.Context, q *call) (any, error) {
 		if err != nil || !withRecords {
 			return err
 		}
-		records, err := recordsOf(v, &v.Expr.Root, ids)
+		records, err := v.EdgeRecords(&v.Expr.Root, ids)
 		out.Records = make([]string, len(ids))
 		for i, id := range ids {
 			out.Records[i] = memberURI(v, members[i], records[id])

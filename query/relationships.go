@@ -211,5 +211,5 @@ func recordsBetween(sn *ask.View, k kinds.Info, id dict.ID, others []dict.ID, in
 	if inward {
 		return records, sn.RecordsTo(k.Kind, id, ask.Timeless, ask.Window{}, others, each)
 	}
-	return records, sn.RecordsFrom(k.Kind, id, others, ask.NoTime, ask.Window{}, each)
+	return records, sn.RecordsFrom(k.Kind, id, others, func(int) uint64 { return ask.Timeless }, ask.Window{}, each)
 }

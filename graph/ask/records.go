@@ -305,9 +305,6 @@ func (s *edges) Naming(k kinds.Kind, subject dict.ID, from []dict.ID, w Window, 
 	return s.joinedOf(from, k, s.Self(k), subject, w, func(_, record dict.ID, p Path) { each(record, p) })
 }
 
-// NoTime is RecordsFrom's since for subjects without a time.
-func NoTime(int) uint64 { return Timeless }
-
 // Records calls each, in no order, with the subject and path of each of an actor's records, even
 // if accounts are hidden, until each returns false. The path is valid during the call.
 func (s *edges) Records(k kinds.Kind, actor dict.ID, each func(p Path, subject dict.ID) bool) error {

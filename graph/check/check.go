@@ -172,7 +172,7 @@ func (v *checker) run() error {
 		return func() error { return v.scan([]byte{keyspace}, check) }
 	}
 	for _, step := range []func() error{
-		v.dictionary.readStrings, of(format.KeyErase, v.eraseJob), of(format.KeyResync, v.resync), of(format.KeyAccount, v.accounts),
+		of(dict.KeyString, v.dictionary.string), of(format.KeyErase, v.eraseJob), of(format.KeyResync, v.resync), of(format.KeyAccount, v.accounts),
 		v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
 	} {
 		if err := step(); err != nil {

@@ -51,10 +51,7 @@ func newDictionary(p pass, settings dict.Settings, t *kinds.Table) *dictionary {
 	return v
 }
 
-// readStrings reads the strings of ids.
-func (v *dictionary) readStrings() error { return v.scan([]byte{dict.KeyString}, v.string) }
-
-// readIDs reads the ids of strings, compares them with what readStrings has read, and reads the leases.
+// readIDs reads the ids of strings, compares them with the strings of ids, which were read before, and reads the leases.
 func (v *dictionary) readIDs() error {
 	if err := v.scan([]byte{dict.KeyID}, v.id); err != nil {
 		return err

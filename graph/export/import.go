@@ -62,11 +62,6 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 		if _, err := sum.Write(text); err != nil {
 			return m.counts, fmt.Errorf("%w: line %d: %w", graph.ErrImport, n, err)
 		}
-		if n == 1 {
-			if err := m.kinds(ctx, &l); err != nil {
-				return m.counts, fmt.Errorf("line %d: %w", n, err)
-			}
-		}
 		if err := m.line(ctx, &l); err != nil {
 			return m.counts, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -104,6 +99,12 @@ type importer struct {
 
 func (m *importer) line(ctx context.Context, l *line) error {
 	switch {
+	case l.Export != 0: // the first line has the kinds that the exported store indexed
+		configured, err := kinds.Parse(strings.Join(l.More, "\n"))
+		if err != nil {
+			return fmt.Errorf("%w: the kinds of the export: %w", graph.ErrImport, err)
+		}
+		return m.s.ImportKinds(ctx, l.Kinds, configured)
 	case l.Cursor != nil:
 		m.numbers[l.Cursor.Source] = uint32(len(m.numbers) + 1)
 		return m.s.ImportCursor(ctx, *l.Cursor, m.numbers[l.Cursor.Source])
@@ -121,15 +122,6 @@ func (m *importer) line(ctx context.Context, l *line) error {
 		return m.records(ctx, l)
 	}
 	return nil
-}
-
-// kinds imports the kinds that the exported store indexed.
-func (m *importer) kinds(ctx context.Context, l *line) error {
-	configured, err := kinds.Parse(strings.Join(l.More, "\n"))
-	if err != nil {
-		return fmt.Errorf("%w: the kinds of the export: %w", graph.ErrImport, err)
-	}
-	return m.s.ImportKinds(ctx, l.Kinds, configured)
 }
 
 func (m *importer) apply(ctx context.Context, source string) error {

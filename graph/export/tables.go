@@ -393,9 +393,13 @@ func (w *tableWriter) tell(n int64) {
 	}
 }
 
-// finish writes the views, and the manifest.
+// finish writes the views, one of each kind among them, and the manifest.
 func (w *tableWriter) finish() error {
-	if err := os.WriteFile(filepath.Join(w.o.Dir, "views.sql"), w.views(), 0o644); err != nil { // for others to read
+	all := slices.Clone(views)
+	for _, k := range w.kinds {
+		all = fmt.Appendf(all, "\nCREATE OR REPLACE VIEW \"%s\" AS SELECT * FROM 'edges/%s/*.parquet';\n", k.Name, k.Name)
+	}
+	if err := os.WriteFile(filepath.Join(w.o.Dir, "views.sql"), all, 0o644); err != nil { // for others to read
 		return fmt.Errorf("export: %w", err)
 	}
 	b, err := json.MarshalIndent(w.m, "", "  ")
@@ -406,13 +410,4 @@ func (w *tableWriter) finish() error {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
-}
-
-// views returns views.sql, with a view for each kind.
-func (w *tableWriter) views() []byte {
-	b := slices.Clone(views)
-	for _, k := range w.kinds {
-		b = fmt.Appendf(b, "\nCREATE OR REPLACE VIEW \"%s\" AS SELECT * FROM 'edges/%s/*.parquet';\n", k.Name, k.Name)
-	}
-	return b
 }

@@ -193,7 +193,7 @@ add:
 		count[first]++
 		all = append(all, k)
 	}
-	return tableOf(all, len(have))
+	return TableOf(all, len(have))
 }
 
 // first returns the first number of the kinds whose path is of the same sort.

@@ -166,7 +166,7 @@ func TestConfigure(t *testing.T) {
 		k := all[0]
 		k.Kind = kinds.FirstConfigured
 		change(&k)
-		if _, err := kinds.TableOf([]kinds.Info{k}); err == nil {
+		if _, err := kinds.TableOf([]kinds.Info{k}, 0); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
 	}
@@ -178,10 +178,10 @@ func TestStoredKindsStay(t *testing.T) {
 		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", Forward: "follows", Reverse: "union", Optional: true,
 		To: kinds.End{Form: kinds.DID, Field: []string{"subject"}},
 	}
-	if _, err := kinds.TableOf([]kinds.Info{clash}); err == nil {
+	if _, err := kinds.TableOf([]kinds.Info{clash}, 0); err == nil {
 		t.Error("a file may contradict the built-in kinds")
 	}
-	table, err := kinds.Stored([]kinds.Info{clash})
+	table, err := kinds.TableOf([]kinds.Info{clash}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"skein.blue/intern/dict"
@@ -110,10 +111,5 @@ func ValidText[S ~string | ~[]byte](s S) bool {
 	if len(s) == 0 || len(s) > MaxText {
 		return false
 	}
-	for i := range len(s) {
-		if s[i] == 0 {
-			return false
-		}
-	}
-	return utf8.ValidString(string(s))
+	return !strings.Contains(string(s), "\x00") && utf8.ValidString(string(s))
 }

@@ -216,7 +216,7 @@ type Collection struct {
 
 // BuiltIn is the table of a store without configured kinds.
 var BuiltIn = func() *Table {
-	t, err := TableOf(nil)
+	t, err := TableOf(nil, 0)
 	if err != nil {
 		panic(err)
 	}
@@ -224,17 +224,10 @@ var BuiltIn = func() *Table {
 }()
 
 // TableOf returns the table of a store with configured kinds, which have their numbers. It fails
-// if they contradict each other, or built-in kinds.
-func TableOf(configured []Info) (*Table, error) { return tableOf(configured, 0) }
-
-// Stored returns the table of a store that already has configured kinds. A newer program may have
-// the same kinds built in. Then both are indexed, and the names of the configured sets get a
-// trailing _ if they are taken.
-func Stored(configured []Info) (*Table, error) { return tableOf(configured, len(configured)) }
-
-// tableOf makes a table. The first stored of the configured kinds are already in a store, and keep
-// their numbers.
-func tableOf(configured []Info, stored int) (*Table, error) {
+// if they contradict each other, or built-in kinds. The first stored of them are already in a store, and keep
+// their numbers: a newer program may have the same kinds built in. Then both are indexed, and the names of the
+// configured sets get a trailing _ if they are taken.
+func TableOf(configured []Info, stored int) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
 	sets := map[string]*Info{

@@ -7,20 +7,12 @@ import (
 	"time"
 
 	"skein.blue/consumer"
-	"skein.blue/graph/format"
 	"skein.blue/query"
 )
 
 // AsOfHeader is the header of each answer: the time of the newest event in the index (RFC 3339). It
 // is absent before the first event.
 const AsOfHeader = "Skein-As-Of"
-
-// note notes the cursors that the store has, once a second.
-func (s *server) note(cursors []format.Cursor) {
-	for _, c := range cursors {
-		s.stored.Store(max(s.stored.Load(), c.Time.UnixMicro()))
-	}
-}
 
 // newest returns the time of the newest event that the store had at most a second ago, zero before the first.
 func (s *server) newest() time.Time {

@@ -38,7 +38,9 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	if err != nil {
 		return now, err
 	}
-	s.note(cursors)
+	for _, c := range cursors {
+		s.stored.Store(max(s.stored.Load(), c.Time.UnixMicro()))
+	}
 	for name, n := range now.Counts.Records {
 		if name != kinds.ListItem.String() { // a listitem record counts as two kinds
 			now.Edges += n

@@ -799,7 +799,7 @@ func TestBySize(t *testing.T) {
 		ids := twin{g}.ids(want, e.Type())
 		for s, id := range ids {
 			if id == dict.None {
-				ids[s] = standInID(slices.IndexFunc(e.Strings, func(l language.Literal) bool { return l.S == s && l.Is == e.Type() }))
+				ids[s] = dict.FirstReserved + dict.ID(slices.IndexFunc(e.Strings, func(l language.Literal) bool { return l.S == s && l.Is == e.Type() }))
 			}
 		}
 		slices.SortFunc(want, func(x, y string) int {

@@ -194,7 +194,8 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 			}
 		}
 	}
-	for member := range ask.Ahead(h.v.View, visible, h.begin) {
+	begin := func(member uint64) { h.v.BeginSet(h.w.Via.Op, h.w.Via.Kind, dict.ID(member)) }
+	for member := range ask.Ahead(h.v.View, visible, begin) {
 		if err := h.expand(member); err != nil {
 			return read, err
 		}
@@ -202,9 +203,6 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 	}
 	return read, nil
 }
-
-// begin begins the read of a member's set (ask.Ahead).
-func (h *hop) begin(member uint64) { h.v.BeginSet(h.w.Via.Op, h.w.Via.Kind, dict.ID(member)) }
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {

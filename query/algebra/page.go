@@ -12,10 +12,6 @@ import (
 // come last, in their order: the graph may never have seen them, or see them between two pages, and no member may move to
 // another page.
 
-// standInID returns the id of string i of the expression, for a member that comes last. These ids are at the end
-// of the id space, and never handed out.
-func standInID(i int) dict.ID { return dict.FirstReserved + dict.ID(i) }
-
 // literal returns the id of string i, an argument of members(…) or the author of one. If it has no id, it returns its stand-in.
 func literal(v *Evaluation, i int) dict.ID {
 	if v.IDs[i] != dict.None {
@@ -24,7 +20,8 @@ func literal(v *Evaluation, i int) dict.ID {
 	return standIn(v, v.Expr.Strings[i])
 }
 
-// standIn returns the stand-in id of the first of the strings that equal l, dict.None if there is none.
+// standIn returns the stand-in id of the first of the strings that equal l, dict.None if there is none: dict.FirstReserved and its
+// index. These ids are at the end of the id space, and never handed out.
 func standIn(v *Evaluation, l language.Literal) dict.ID {
 	if v.firsts == nil { // built once: members(…) may have thousands of arguments
 		v.firsts = make(map[language.Literal]int, len(v.Expr.Strings))
@@ -33,7 +30,7 @@ func standIn(v *Evaluation, l language.Literal) dict.ID {
 		}
 	}
 	if i, ok := v.firsts[l]; ok {
-		return standInID(i)
+		return dict.FirstReserved + dict.ID(i)
 	}
 	return dict.None
 }

@@ -61,20 +61,18 @@ func (s *sources) add(n *language.Node, set sets.Set) error {
 	return nil
 }
 
-// newer reports whether a record is newer than another one of the same member.
-func (s *sources) newer(x, y MemberRecord) bool {
-	newest := s.order
-	newest.Oldest = false
-	return newest.Compare(x, y) < 0
-}
-
 // EdgeRecords finds, for each of ids, the record that makes it a member of n, a source. ids ascends.
-func (v *Evaluation) EdgeRecords(n *language.Node, ids []uint64) (found []MemberRecord, err error) {
+func (v *Evaluation) EdgeRecords(n *language.Node, ids []uint64) (map[uint64]MemberRecord, error) {
 	s, err := sourcesOf(v, n, sets.FromList(ids), NewestFirst(v.Expr.Now))
 	if err != nil {
 		return nil, err
 	}
-	return s.of(toIDs(ids))
+	found, err := s.of(toIDs(ids))
+	records := make(map[uint64]MemberRecord, len(found))
+	for _, f := range found {
+		records[uint64(f.ID)] = f
+	}
+	return records, err
 }
 
 // of finds the records of the members ids, which ascend.
@@ -82,7 +80,8 @@ func (s *sources) of(ids []dict.ID) (found []MemberRecord, err error) {
 	if len(s.leaves) == 1 {
 		return s.leaves[0].of(ids)
 	}
-	newest := make(map[dict.ID]MemberRecord, len(ids))
+	newest, order := make(map[dict.ID]MemberRecord, len(ids)), s.order
+	order.Oldest = false
 	for _, r := range s.leaves {
 		some := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return !r.set.Has(uint64(id)) })
 		records, err := r.of(some)
@@ -90,7 +89,7 @@ func (s *sources) of(ids []dict.ID) (found []MemberRecord, err error) {
 			return nil, err
 		}
 		for _, m := range records {
-			if old, known := newest[m.ID]; !known || s.newer(m, old) {
+			if old, known := newest[m.ID]; !known || order.Compare(m, old) < 0 {
 				newest[m.ID] = m
 			}
 		}

@@ -398,9 +398,7 @@ func (t *Tally) Top(count uint32, limit int) []Result {
 	return first.sorted()
 }
 
-// results yields the results with at least a count, block by block.
-func (t *Tally) results(count uint32) iter.Seq[Result] { return t.reaching(t.uncounted(count)) }
-
+// reaching yields the results that were counted so often, block by block.
 func (t *Tally) reaching(least uint32) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		for _, b := range t.blocks {

@@ -94,7 +94,7 @@ func (v *Evaluation) blend(n *language.Node) (*Tally, error) {
 		if err != nil {
 			return nil, err
 		}
-		results := t.results(arg.Rank.Min)
+		results := t.reaching(t.uncounted(arg.Rank.Min))
 		if arg.Rank.Top > 0 || arg.Rank.Scored && arg.Rank.Damp > 0 {
 			first, err := v.Scores(t, arg.Rank, cmp.Or(arg.Rank.Top, MaxScored))
 			if err != nil {

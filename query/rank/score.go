@@ -61,11 +61,6 @@ func (st *Standing) measure(r Ranking) error {
 	return err
 }
 
-// compareShares compares x.Count/x.Total with y.Count/y.Total, exactly.
-func compareShares(x, y Result) int {
-	return cmp.Compare(uint64(x.Count)*max(y.Total, 1), uint64(y.Count)*max(x.Total, 1))
-}
-
 // Score returns a result's share or lift, in millionths, rounded down.
 func (st *Standing) Score(by string, e *Result) uint64 {
 	n, d := uint64(e.Count), max(e.Total, 1)
@@ -96,7 +91,8 @@ func inOrder(by string, x, y Result) int {
 	if by != language.ByShare && by != language.ByLift {
 		return algebra.CompareResults(x, y)
 	}
-	return cmp.Or(compareShares(y, x), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
+	share := cmp.Compare(uint64(y.Count)*max(x.Total, 1), uint64(x.Count)*max(y.Total, 1)) // Count / Total, exactly
+	return cmp.Or(share, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
 // Page calls each for the results of a page, in order, and reports whether more follow.

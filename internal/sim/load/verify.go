@@ -328,7 +328,7 @@ func (c *checker) forward(s *set) error {
 		c.broken("%s of %s: the index has %d subjects, the model %d", kind, c.did(r.account), len(got), len(c.want))
 	}
 	keys := make([][]byte, len(s.subjects))
-	err = c.s.RecordsFrom(kind, actor, s.subjects, ask.NoTime, ask.Window{}, func(i int, p format.Path) error {
+	err = c.s.RecordsFrom(kind, actor, s.subjects, func(int) uint64 { return ask.Timeless }, ask.Window{}, func(i int, p format.Path) error {
 		keys[i] = p.AppendRkey(nil)
 		return nil
 	})
