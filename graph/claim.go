@@ -97,7 +97,7 @@ func (c *claim) enter(ctx context.Context) error {
 			switch isDead, err := c.bury(tx, token); {
 			case err != nil:
 				return 0, err
-			case !isDead && c.seen(token).beats:
+			case !isDead && c.seen(token).beats >= alive:
 				return 0, fmt.Errorf("%w: %s, and it is alive; stop it", ErrClaimed, who)
 			case !isDead:
 				return 0, fmt.Errorf("%w: %s", errSilent, who)

@@ -361,6 +361,20 @@ func TestLastMoment(t *testing.T) {
 	})
 }
 
+// TestLastBeat: a beat that was on its way to the store when its writer died is no sign of life.
+func TestLastBeat(t *testing.T) {
+	bubble(t, func(t *testing.T, store *memkv.Store) {
+		old := take(t, writer(store, "old", 24*time.Hour))
+		time.AfterFunc(1700*time.Millisecond, func() {
+			if err := store.Update(t.Context(), func(tx kv.Txn) error { old.writeBeat(tx); return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		take(t, writer(store, "second", time.Second))
+		owned(t, store, "secondf")
+	})
+}
+
 // TestMalformedClaims: every reader of a malformed row returns an error, and does not take the
 // partitions for free.
 func TestMalformedClaims(t *testing.T) {

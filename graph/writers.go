@@ -38,10 +38,13 @@ type watch struct {
 type rival struct {
 	row   format.ClaimRow
 	beat  []byte
-	beats bool      // it came, or its heartbeat changed, since watching began
+	beats int       // how often its heartbeat changed since watching began
 	heard time.Time // when that was last, or watching began again
 	dead  bool      // the heartbeat stood still for too long at the last look
 }
+
+// alive is how many heartbeats say that a writer lives. One may still have been on its way to the store when the writer died.
+const alive = 2
 
 // changed reports whether the heartbeat is not the one that was seen.
 func (v rival) changed(beat []byte) bool { return !bytes.Equal(v.beat, beat) }
@@ -82,7 +85,13 @@ func (w *watch) look(ctx context.Context) error {
 	stalled := at.Sub(w.last) > 2*w.beat
 	for token, v := range found {
 		was, known := w.rivals[token]
-		v.beats, v.heard = was.beats || known && was.changed(v.beat) || !known && !w.last.IsZero(), was.heard
+		v.beats, v.heard = was.beats, was.heard
+		switch {
+		case !known && !w.last.IsZero(): // it came
+			v.beats = alive
+		case known && was.changed(v.beat):
+			v.beats++
+		}
 		if !known || was.changed(v.beat) || !was.dead && stalled {
 			v.heard = at
 		}
@@ -100,7 +109,7 @@ func (w *watch) seen(token string) rival {
 	if v, known := w.rivals[token]; known {
 		return v
 	}
-	return rival{beats: true}
+	return rival{beats: alive}
 }
 
 // living returns the claims of the writers that were not dead at the last look.
