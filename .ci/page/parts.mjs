@@ -199,7 +199,7 @@ export async function pictures(the) {
 
   // A picture says what it lacks, or that it failed.
   for (const [how, answer, says] of [
-    ['incomplete', async route => { const response = await route.fetch(); await route.fulfill({response, json: {...await response.json(), incomplete: true, reason: 'the index is young'}}); }, /may be incomplete: the index is young/],
+    ['incomplete', async route => { const response = await route.fetch(); await route.fulfill({response, json: {...await response.json(), incomplete: true, reason: 'the index is young'}}); }, /May be incomplete\./],
     ['failed', route => route.fulfill({status: 503, json: {error: 'Busy', message: 'try again later'}}), /try again later\./],
   ]) {
     await page.route('**/xrpc/blue.skein.graph.overlap?**', answer);

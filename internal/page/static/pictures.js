@@ -11,17 +11,10 @@ function drawn(name, attributes, ...children) {
 
 // operandsOf returns the operator of an expression and its operands, null if none combines sets.
 function operandsOf(q) {
-  const m = /^\s*(intersect|union|except|atleast)\s*\(([^]*)\)\s*$/.exec(q.replace(/^\s*mutuals\s*\(([^()]*)\)\s*$/, 'intersect(follows($1), followers($1))'));
-  if (!m) return null;
-  const sets = [''];
-  let depth = 0;
-  for (const part of m[2].match(/"(\\.|[^"\\])*"|[^]/g)) { // a text in quotes, or a character
-    depth += part === '(' ? 1 : part === ')' ? -1 : 0;
-    if (part === ',' && !depth) sets.push('');
-    else sets.push(sets.pop() + part);
-  }
-  const least = m[1] === 'atleast' ? Number(sets.shift()) : 0;
-  return sets.length > 1 && sets.length <= 20 && sets.every(isSet) ? {operator: m[1], least, sets: sets.map(s => s.trim())} : null;
+  const {name, args} = !meant(q) && tree(q) || {}, all = (args || []).map(printed);
+  if (name === 'mutuals') return {operator: 'intersect', sets: [`follows(${all})`, `followers(${all})`]};
+  const least = name === 'atleast' ? Number(all.shift()) : 0;
+  return /^(intersect|union|except|atleast)$/.test(name) && all.length > 1 && all.length <= 20 ? {operator: name, least, sets: all} : null;
 }
 
 const bits = mask => [0, 1, 2, 3, 4].filter(i => mask >> i & 1);
@@ -59,7 +52,7 @@ function combined(q, signal) {
   if (n > 5) return matrix(operands.sets, signal);
   return picture(n < 4 ? 'venn' : 'upset', 'How these sets overlap', signal, async () => {
     const {regions, answer, totals} = await regionsOf(operands, signal);
-    return [el('ul', {class: 'legend'}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), incomplete(answer)];
+    return [el('ul', {class: 'legend'}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), unsure(answer)];
   });
 }
 
@@ -187,5 +180,5 @@ const circle = (x, signal) => picture('circle', 'Its circle', signal, async () =
   const at = (who, turn, away, width) => place(face(who), {left: 50 + away * Math.sin(2 * Math.PI * turn), top: 50 - away * Math.cos(2 * Math.PI * turn), width});
   const around = el('div', {class: 'around'}, at(x, 0, 0, 22), ...answer.items.map((i, k) => k < inner ? at(i.member, k / inner, 24, 14) : at(i.member, (k - inner + .5) / (answer.items.length - inner), 43, 10)));
   nameThem(around, signal);
-  return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), incomplete(answer)];
+  return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), unsure(answer)];
 });

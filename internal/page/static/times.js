@@ -12,13 +12,16 @@ function picture(name, caption, signal, draw) {
   return figure;
 }
 
+// unsure marks a picture of an answer that is not exact. The answer beside it says why.
+const unsure = ({incomplete, sampled}) => incomplete || sampled ? el('p', {class: 'warn'}, incomplete ? 'May be incomplete.' : 'An estimate from a sample.') : '';
+
 const histogram = async (set, signal, more) => (await ask('blue.skein.graph.histogram', {set, ...more}, signal)).answer;
 
 // byTime returns the chart of a set: how many of its members are of each hour, day or other bucket,
 // or, if grown, of that and the ones before.
 const byTime = (set, what, signal, grown) => picture(grown ? 'grown' : 'times', what, signal, async figure => {
   const answer = await histogram(set, signal);
-  return answer.buckets.length > 1 ? [...chart(figure.firstChild, answer, set, what, grown), incomplete(answer)] : null;
+  return answer.buckets.length > 1 ? [...chart(figure.firstChild, answer, set, what, grown), unsure(answer)] : null;
 });
 
 // within limits a set to a window of time, instead of the one that it has.
@@ -105,7 +108,7 @@ const week = (x, signal) => picture('week', 'Its week by hour', signal, async ()
   const day = i => new Date(2024, 0, 1 + i).toLocaleDateString(undefined, {weekday: 'short'}), hour = h => new Date(2024, 0, 1, h).toLocaleTimeString(undefined, {hour: 'numeric'});
   const label = (d, h) => `${day(d)}, ${hour(h)}: ${number.format(hours[d][h])}`, busiest = 'Busiest: ' + label(busy, hours[busy].indexOf(most));
   return [el('div', {class: 'hours', role: 'img', 'aria-label': busiest}, ...hours.flatMap((row, d) => [el('small', {}, day(d)), ...row.map((c, h) => place(el('span', {title: label(d, h)}), {opacity: c ? 15 + 85 * c / most : 6}))]), el('small'), ...[0, 6, 12, 18].map(h => el('small', {class: 'hour'}, hour(h)))),
-    el('p', {class: 'facts'}, `${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), incomplete(answers.find(a => a.incomplete) || {})];
+    el('p', {class: 'facts'}, `${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), unsure({incomplete: answers.some(a => a.incomplete)})];
 });
 
 // relative returns an element with the time since a date. Its title is the date.
