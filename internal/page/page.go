@@ -3,7 +3,7 @@
 // It uses the query API of the same server (package query), and the samples that Live takes once a
 // second.
 //
-// The page's only other server is public.api.bsky.app, for names of accounts and texts of posts:
+// The page's only other server is public.api.bsky.app, for names of accounts, a search for them, and texts of posts:
 // on the public network unless the viewer turns that off, elsewhere only if the viewer turns it
 // on. Its Content-Security-Policy allows no others.
 package page

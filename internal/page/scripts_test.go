@@ -127,7 +127,7 @@ func TestMeant(t *testing.T) {
 		"Followers of A.test without followers of @b.test":                    "except(followers(@a.test), followers(@b.test))",
 		"@a.test’s followers":                                           "followers(@a.test)",
 		"people who follow both @a.test and @b.test":                    "intersect(followers(@a.test), followers(@b.test))",
-		"who follows @a.test but doesn't follow @b.test?":               "except(followers(@a.test), followers(@b.test))",
+		"who follows @a.test but doesn’t follow @b.test?":               "except(followers(@a.test), followers(@b.test))",
 		"who does @a.test follow":                                       "follows(@a.test)",
 		"who liked https://bsky.app/profile/a.test/post/k":              "likers(https://bsky.app/profile/a.test/post/k)",
 		"posts liked by accounts that @a.test follows":                  "rank(of=follows(@a.test), via=likes)",

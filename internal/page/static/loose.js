@@ -3,7 +3,7 @@
 'use strict';
 
 const fillers = /^(an?|the|of|by|to|all|everybody|accounts?|people|whom?|that|which|those|they|both|is|are|was|were|ha[sd]|have|do|does|did|in|posts?|lists?|also)$/;
-const joins = {and: 'intersect', but: 'intersect', '&': 'intersect', '+': 'intersect', or: 'union', '|': 'union', not: 'except', without: 'except', except: 'except', minus: 'except', '-': 'except', 'don’t': 'except', 'don\'t': 'except', 'doesn\'t': 'except', 'doesn’t': 'except'};
+const joins = {and: 'intersect', but: 'intersect', '&': 'intersect', '+': 'intersect', or: 'union', '|': 'union', not: 'except', without: 'except', except: 'except', minus: 'except', '-': 'except', 'don\'t': 'except', 'doesn\'t': 'except'};
 const usual = {account: 'followers', list: 'listed', post: 'likers'}; // the set of a subject that stands alone
 
 // slots returns what a set or an operator takes: its arguments, of which one with … repeats, and its options.
@@ -71,7 +71,7 @@ function make(name, args, options = {}) {
 // read returns the tree of a text.
 function read(text) {
   const t = (text.match(/"(?:[^"\\]|\\.)*"|[(),=]|[^\s(),="“”]+/g) || []).map(w => w.replace(/[?!.;]+$/, '')), does = verbs();
-  const at = () => (t[i] || '').toLowerCase(), isJoin = () => Object.hasOwn(joins, at()) && t[i + 1] !== '(', known = () => t[i + 1] !== '(' && (does[at()] || setNamed(at()));
+  const at = () => (t[i] || '').toLowerCase().replace('’', '\''), isJoin = () => Object.hasOwn(joins, at()) && t[i + 1] !== '(', known = () => t[i + 1] !== '(' && (does[at()] || setNamed(at()));
   let i = 0, depth = 0, sentence = false; // in a sentence, “follows” is a verb
 
   // choose returns the set that a word means: a name, or a verb, whose subject comes first if it is passive.

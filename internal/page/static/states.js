@@ -39,7 +39,7 @@ const theWhole = ['skein serve --backfill repos', 'the whole network, within day
 // incomplete says of what an answer may lack something, why, and how to get it.
 function incomplete({incomplete, reason, missing, sample}) {
   const {accounts, roster, labelers} = missing || {}, did = !roster && /did:[\w:.%-]*\w/.exec(reason);
-  const lacks = [accounts && 'records of ' + counted(accounts, 'account'), roster && counted(roster, 'list') + ' of accounts', labelers && 'labels of ' + counted(labelers, 'labeler')].filter(Boolean);
+  const lacks = [accounts > (did ? 1 : 0) && 'records of ' + counted(accounts, 'account'), roster && counted(roster, 'list') + ' of accounts', labelers && 'labels of ' + counted(labelers, 'labeler')].filter(Boolean);
   return !incomplete && !sample ? '' : el('div', {class: 'warn'},
     incomplete && el('p', {}, `This answer may be incomplete: ${sentence(reason)} `, lacks.length > 0 && `What may be missing: ${lacks.join(', ')}.`),
     sample && el('p', {}, `This answer is an estimate from a sample: ${sentence(sample)}`),
