@@ -31,13 +31,14 @@ class Connections(urllib.request.HTTPSHandler, urllib.request.HTTPHandler, urlli
         tunnel: Optional[str] = getattr(req, "_tunnel_host", None)  # behind a proxy
         kept = self._kept.setdefault((http_class, req.host, tunnel), [])
         headers = {**req.headers, **req.unredirected_hdrs}
+        for_proxy = {k: headers.pop(k) for k in ("Proxy-authorization",) if tunnel and k in headers}
         while True:
             try:
                 connection, fresh = kept.pop(), False
             except IndexError:
                 connection, fresh = http_class(req.host, **options), True
                 if tunnel:
-                    connection.set_tunnel(tunnel, headers={k: headers.pop(k) for k in ("Proxy-authorization",) if k in headers})
+                    connection.set_tunnel(tunnel, headers=for_proxy)
             connection.timeout = req.timeout
             if connection.sock:
                 connection.sock.settimeout(req.timeout)

@@ -93,7 +93,6 @@ async function repeated<T>(retries: number, signal: AbortSignal, call: () => Pro
       const {retryAfter = 0} = error;
       if (retryAfter > longestRetryAfter) throw error;
       await pause(longer(1000 * Math.max(retryAfter, firstWait * 2 ** attempt)), signal);
-      signal.throwIfAborted();
     }
   }
 }
