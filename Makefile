@@ -1,6 +1,6 @@
 # The entry point for people. CI uses .ci/run.
 
-.PHONY: build run test race lint nightly fuzz bench soak cluster deps ids load faults relayfaults chaos house abuse mutants
+.PHONY: build run test race lint pictures nightly fuzz bench soak cluster deps ids load faults relayfaults chaos house abuse mutants
 
 build: ## build static binaries, bin/skein and bin/skein-sim
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/skein ./cmd/skein-sim
@@ -16,6 +16,10 @@ race: ## run the race detector
 
 lint: ## run linters, and measure the budget
 	.ci/run lint
+
+pictures: build ## test the page in a browser, and make the README's pictures
+	.ci/page/run bin .tools/page
+	cp .tools/page/page.png .tools/page/page-dark.png docs/
 
 deps: ## update deps.txt, the packages of others that the daemon links
 	.ci/deps -update

@@ -1,6 +1,6 @@
-// Makes the README's two pictures from a running skein demo:
+// Makes the README's two pictures from a running skein demo (make pictures):
 //
-//   node pictures.mjs http://127.0.0.1:3210 ../../docs /usr/bin/chromium
+//   node pictures.mjs http://127.0.0.1:3210 FOLDER /usr/bin/chromium
 import {chromium} from 'playwright-core';
 
 const [base, folder, executablePath] = process.argv.slice(2);
