@@ -220,7 +220,7 @@ class _ContainsOutput(TypedDict):
 
 
 class ContainsOutput(_ContainsOutput, total=False):
-    """Tells for each of the given strings whether it is a member of a set."""
+    """Tells for each of the given strings whether it is a member of a set. Does A follow B? set=follows(A), member=B."""
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
@@ -320,7 +320,7 @@ class _GetAccountOutput(TypedDict):
 
 
 class GetAccountOutput(_GetAccountOutput, total=False):
-    """Describes an account in the index, and what may be missing."""
+    """Describes an account in the index, and says in state whether all of its records are there, or what may be missing."""
 
     queued: GetAccountQueued
     #: The rev of its last indexed commit.
@@ -463,7 +463,7 @@ class _GetStatsOutput(TypedDict):
 
 
 class GetStatsOutput(_GetStatsOutput, total=False):
-    """Describes the contents of the index, and how current it is."""
+    """Describes the contents of the index, and how current it is. If reason is there, it says why sets that depend on everybody, such as followers and likers, may be incomplete."""
 
     around: Around
     audited: GetStatsAudited
@@ -522,7 +522,7 @@ class _HistogramOutput(TypedDict):
 
 
 class HistogramOutput(_HistogramOutput, total=False):
-    """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it."""
+    """Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it."""
 
     #: Members whose records are earlier than the first bucket, because there are at most 1,000 buckets, or without bucket 120. Absent if there are none.
     earlier: int
@@ -556,7 +556,7 @@ class _KnownOutput(TypedDict):
 
 
 class KnownOutput(_KnownOutput, total=False):
-    """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list."""
+    """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list; total says how many. Which of these posts have the most likers among those I follow? actor=ME, edge=likers, subject=each post."""
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
@@ -627,7 +627,7 @@ class _ListOutput(TypedDict):
 
 
 class ListOutput(_ListOutput, total=False):
-    """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
+    """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers)."""
 
     #: Absent on the last page.
     cursor: str
@@ -655,7 +655,7 @@ class _OverlapOutput(TypedDict):
 
 
 class OverlapOutput(_OverlapOutput, total=False):
-    """Counts the members of up to 20 sets, and of what each two of them have in common."""
+    """Counts the members of up to 20 sets, and of what each two of them have in common. How many followers do A and B share? set=followers(A), set=followers(B)."""
 
     #: With names=true: handles by DID, verified in both directions.
     handles: Dict[str, Any]
@@ -682,7 +682,7 @@ class _PathOutput(TypedDict):
 
 
 class PathOutput(_PathOutput, total=False):
-    """Finds a shortest chain of follows between two accounts."""
+    """Finds a shortest chain of follows from one account to another. How close are A and B? from=A, to=B."""
 
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
@@ -700,7 +700,7 @@ class _QueryOutput(TypedDict):
 
 
 class QueryOutput(_QueryOutput, total=False):
-    """Lists the members of a set of DIDs or AT URIs."""
+    """Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more."""
 
     #: Absent on the last page.
     cursor: str
@@ -728,7 +728,7 @@ class _RankOutput(TypedDict):
 
 
 class RankOutput(_RankOutput, total=False):
-    """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+    """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A)."""
 
     #: For share and lift: the number of active accounts.
     accounts: int
@@ -860,9 +860,9 @@ class Methods:
         return answer
 
     def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:
-        """Tells for each of the given strings whether it is a member of a set.
+        """Tells for each of the given strings whether it is a member of a set. Does A follow B? set=follows(A), member=B.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
         member: DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character.
         """
         answer: ContainsOutput = self._call("blue.skein.graph.contains", {"set": set_, "member": member})
@@ -880,7 +880,7 @@ class Methods:
         return answer
 
     def get_account(self, did: str) -> GetAccountOutput:
-        """Describes an account in the index, and what may be missing.
+        """Describes an account in the index, and says in state whether all of its records are there, or what may be missing.
 
         did: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         """
@@ -890,7 +890,7 @@ class Methods:
     def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
 
-        actor: $viewer stands for the DID of the account in the service auth token.
+        actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
         others: Answer only about these accounts. Cannot be combined with limit and cursor.
         """
@@ -898,12 +898,12 @@ class Methods:
         return answer
 
     def get_stats(self) -> GetStatsOutput:
-        """Describes the contents of the index, and how current it is."""
+        """Describes the contents of the index, and how current it is. If reason is there, it says why sets that depend on everybody, such as followers and likers, may be incomplete."""
         answer: GetStatsOutput = self._call("blue.skein.graph.getStats", {})
         return answer
 
     def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
-        """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
+        """Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
@@ -915,10 +915,10 @@ class Methods:
         return answer
 
     def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list.
+        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list; total says how many. Which of these posts have the most likers among those I follow? actor=ME, edge=likers, subject=each post.
 
-        actor: $viewer stands for the DID of the account in the service auth token.
-        edge: The name of a set of accounts; one of a configured kind, too.
+        actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
+        edge: The name of a set of accounts: followers, follows, blockers, blocks, likers, reposters, listed, listblockers, or one of a configured kind.
         subject: DIDs, AT URIs or texts, as the set takes them. A string in double quotes, as in JSON, is taken character for character.
         limit: How many accounts to name for each subject.
         """
@@ -935,9 +935,9 @@ class Methods:
         return answer
 
     def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record.
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers).
 
-        set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -948,7 +948,7 @@ class Methods:
         return answer
 
     def overlap(self, set_: Sequence[str], *, names: bool | None = None, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
-        """Counts the members of up to 20 sets, and of what each two of them have in common.
+        """Counts the members of up to 20 sets, and of what each two of them have in common. How many followers do A and B share? set=followers(A), set=followers(B).
 
         set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -959,9 +959,9 @@ class Methods:
         return answer
 
     def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
-        """Finds a shortest chain of follows between two accounts.
+        """Finds a shortest chain of follows from one account to another. How close are A and B? from=A, to=B.
 
-        from_: $viewer stands for the DID of the account in the service auth token.
+        from_: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         to: Likewise.
         max: The most follows in the chain.
         proof: Return what proves that the answer is complete.
@@ -970,9 +970,9 @@ class Methods:
         return answer
 
     def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
-        """Lists the members of a set of DIDs or AT URIs.
+        """Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression. Sets of accounts: follows(A), followers(A), mutuals(A), blocks(A), blockers(A), likers(POST), reposters(POST), listed(LIST), listblockers(LIST); blocking(A) and blockedBy(A), through lists, too. Sets of records: likes(A), reposts(A), lists(A) that A is on, listblocks(A). A is a DID, or a handle with a leading @; POST and LIST are AT URIs or bsky.app URLs. Combine sets of one type: intersect(E, E), union(E, E), except(E, E), atleast(2, E, E, E), sample(E, N); authors(E) of records; by(E, ACCOUNTS), the records in E that they created. A set may have a time window for its records: likes(A, since=24h), since=2026-11-01, until=2026-11-22T06:00:00Z. A ranking is a set, too: rank(of=likes(A), via=likers, top=300). At most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -983,7 +983,7 @@ class Methods:
         return answer
 
     def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
-        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result.
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A).
 
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
@@ -993,7 +993,7 @@ class Methods:
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        of: An expression for a set. Without set, of and via are required.
+        of: An expression for a set, as for query. Without set, of and via are required.
         proof: Return what proves that the answer is complete.
         set_: A whole ranking, rank(…) or blend(…), instead of of, via and what comes with them. blend(3, rank(of=E, via=likes), 1, rank(of=E, via=reposts)) is a weighted sum. $viewer stands for the DID of the account in the service auth token.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.
@@ -1079,9 +1079,9 @@ class AsyncMethods:
         return answer
 
     async def contains(self, set_: str, member: Sequence[str]) -> ContainsOutput:
-        """Tells for each of the given strings whether it is a member of a set.
+        """Tells for each of the given strings whether it is a member of a set. Does A follow B? set=follows(A), member=B.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
         member: DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character.
         """
         answer: ContainsOutput = await self._call("blue.skein.graph.contains", {"set": set_, "member": member})
@@ -1099,7 +1099,7 @@ class AsyncMethods:
         return answer
 
     async def get_account(self, did: str) -> GetAccountOutput:
-        """Describes an account in the index, and what may be missing.
+        """Describes an account in the index, and says in state whether all of its records are there, or what may be missing.
 
         did: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         """
@@ -1109,7 +1109,7 @@ class AsyncMethods:
     async def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
 
-        actor: $viewer stands for the DID of the account in the service auth token.
+        actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
         others: Answer only about these accounts. Cannot be combined with limit and cursor.
         """
@@ -1117,12 +1117,12 @@ class AsyncMethods:
         return answer
 
     async def get_stats(self) -> GetStatsOutput:
-        """Describes the contents of the index, and how current it is."""
+        """Describes the contents of the index, and how current it is. If reason is there, it says why sets that depend on everybody, such as followers and likers, may be incomplete."""
         answer: GetStatsOutput = await self._call("blue.skein.graph.getStats", {})
         return answer
 
     async def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
-        """Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it.
+        """Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it.
 
         set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
@@ -1134,10 +1134,10 @@ class AsyncMethods:
         return answer
 
     async def known(self, actor: str, edge: Union[Literal["follows", "followers", "blocks", "blockers", "likers", "reposters", "listblockers", "listed"], str], subject: Sequence[str], *, limit: int | None = None) -> KnownOutput:
-        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list.
+        """Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list; total says how many. Which of these posts have the most likers among those I follow? actor=ME, edge=likers, subject=each post.
 
-        actor: $viewer stands for the DID of the account in the service auth token.
-        edge: The name of a set of accounts; one of a configured kind, too.
+        actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
+        edge: The name of a set of accounts: followers, follows, blockers, blocks, likers, reposters, listed, listblockers, or one of a configured kind.
         subject: DIDs, AT URIs or texts, as the set takes them. A string in double quotes, as in JSON, is taken character for character.
         limit: How many accounts to name for each subject.
         """
@@ -1154,9 +1154,9 @@ class AsyncMethods:
         return answer
 
     async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record.
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers).
 
-        set_: A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -1167,7 +1167,7 @@ class AsyncMethods:
         return answer
 
     async def overlap(self, set_: Sequence[str], *, names: bool | None = None, proof: bool | None = None, with_: str | None = None) -> OverlapOutput:
-        """Counts the members of up to 20 sets, and of what each two of them have in common.
+        """Counts the members of up to 20 sets, and of what each two of them have in common. How many followers do A and B share? set=followers(A), set=followers(B).
 
         set_: Set expressions, all of DIDs or all of AT URIs, with at most 64 sets and 8 rankings together. $viewer stands for the DID of the account in the service auth token.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -1178,9 +1178,9 @@ class AsyncMethods:
         return answer
 
     async def path(self, from_: str, to: str, *, max: int | None = None, proof: bool | None = None) -> PathOutput:
-        """Finds a shortest chain of follows between two accounts.
+        """Finds a shortest chain of follows from one account to another. How close are A and B? from=A, to=B.
 
-        from_: $viewer stands for the DID of the account in the service auth token.
+        from_: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         to: Likewise.
         max: The most follows in the chain.
         proof: Return what proves that the answer is complete.
@@ -1189,9 +1189,9 @@ class AsyncMethods:
         return answer
 
     async def query(self, set_: str, *, count: bool | None = None, cursor: str | None = None, limit: int | None = None, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> QueryOutput:
-        """Lists the members of a set of DIDs or AT URIs.
+        """Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more.
 
-        set_: A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression. Sets of accounts: follows(A), followers(A), mutuals(A), blocks(A), blockers(A), likers(POST), reposters(POST), listed(LIST), listblockers(LIST); blocking(A) and blockedBy(A), through lists, too. Sets of records: likes(A), reposts(A), lists(A) that A is on, listblocks(A). A is a DID, or a handle with a leading @; POST and LIST are AT URIs or bsky.app URLs. Combine sets of one type: intersect(E, E), union(E, E), except(E, E), atleast(2, E, E, E), sample(E, N); authors(E) of records; by(E, ACCOUNTS), the records in E that they created. A set may have a time window for its records: likes(A, since=24h), since=2026-11-01, until=2026-11-22T06:00:00Z. A ranking is a set, too: rank(of=likes(A), via=likers, top=300). At most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token.
         count: Return only the total, without members and cursor.
         cursor: The cursor of the previous page of the same set.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -1202,7 +1202,7 @@ class AsyncMethods:
         return answer
 
     async def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, cursor: str | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, limit: int | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> RankOutput:
-        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result.
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A).
 
         by: The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given.
         cursor: The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all.
@@ -1212,7 +1212,7 @@ class AsyncMethods:
         except_: An expression for a set of results to leave out.
         min: The lowest count of a result. The default is 1, or 5 for share and lift.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        of: An expression for a set. Without set, of and via are required.
+        of: An expression for a set, as for query. Without set, of and via are required.
         proof: Return what proves that the answer is complete.
         set_: A whole ranking, rank(…) or blend(…), instead of of, via and what comes with them. blend(3, rank(of=E, via=likes), 1, rank(of=E, via=reposts)) is a weighted sum. $viewer stands for the DID of the account in the service auth token.
         since: Use only records with a time in their key from then on: RFC 3339, a date, or an age such as 24h or 7d.

@@ -157,7 +157,7 @@ export interface GetBacklinksCountOutput {
 export interface ContainsParams {
   /** DIDs, AT URIs or texts, the type of the set's members. A string in double quotes, as in JSON, is taken character for character. */
   member: string[];
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression, as for query, with at most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
@@ -304,7 +304,7 @@ export interface GetBlocksList {
 }
 
 export interface GetBlocksParams {
-  /** $viewer stands for the DID of the account in the service auth token. */
+  /** A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token. */
   actor: string;
   cursor?: string;
   /** blocking: the accounts that actor blocks. blockedBy: the accounts that block actor. */
@@ -482,9 +482,9 @@ export interface KnownKnownSubject {
 }
 
 export interface KnownParams {
-  /** $viewer stands for the DID of the account in the service auth token. */
+  /** A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token. */
   actor: string;
-  /** The name of a set of accounts; one of a configured kind, too. */
+  /** The name of a set of accounts: followers, follows, blockers, blocks, likers, reposters, listed, listblockers, or one of a configured kind. */
   edge: 'follows' | 'followers' | 'blocks' | 'blockers' | 'likers' | 'reposters' | 'listblockers' | 'listed' | (string & {});
   /** How many accounts to name for each subject. */
   limit?: number;
@@ -561,7 +561,7 @@ export interface ListParams {
   order?: 'newest' | 'oldest' | 'created' | 'id' | (string & {});
   /** Return what proves that the answer is complete. */
   proof?: boolean;
-  /** A set expression, such as likers(at://…) or intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
@@ -625,7 +625,7 @@ export interface OverlapOutput {
 export type OverlapRow = number[];
 
 export interface PathParams {
-  /** $viewer stands for the DID of the account in the service auth token. */
+  /** A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token. */
   from: string;
   /** The most follows in the chain. */
   max?: number;
@@ -659,7 +659,7 @@ export interface QueryParams {
   proof?: boolean;
   /** Return the record that makes the edge with each member. Works only for a single set. */
   records?: boolean;
-  /** A set expression, such as intersect(followers(did:plc:…), followers(did:plc:…)), with at most 64 sets and 32 levels. A ranking is a set, too: rank(of=likes(did:plc:…), via=likers, top=300). A set may have a time window for its records: likes(did:plc:…, since=24h), until=2026-11-22T06:00:00Z, since=2026-11-01. $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression. Sets of accounts: follows(A), followers(A), mutuals(A), blocks(A), blockers(A), likers(POST), reposters(POST), listed(LIST), listblockers(LIST); blocking(A) and blockedBy(A), through lists, too. Sets of records: likes(A), reposts(A), lists(A) that A is on, listblocks(A). A is a DID, or a handle with a leading @; POST and LIST are AT URIs or bsky.app URLs. Combine sets of one type: intersect(E, E), union(E, E), except(E, E), atleast(2, E, E, E), sample(E, N); authors(E) of records; by(E, ACCOUNTS), the records in E that they created. A set may have a time window for its records: likes(A, since=24h), since=2026-11-01, until=2026-11-22T06:00:00Z. A ranking is a set, too: rank(of=likes(A), via=likers, top=300). At most 64 sets and 32 levels. $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
@@ -705,7 +705,7 @@ export interface RankParams {
   min?: number;
   /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
   names?: boolean;
-  /** An expression for a set. Without set, of and via are required. */
+  /** An expression for a set, as for query. Without set, of and via are required. */
   of?: string;
   /** Return what proves that the answer is complete. */
   proof?: boolean;
@@ -840,7 +840,7 @@ export class Methods {
     return this.call('blue.microcosm.links.getBacklinksCount', params, options) as Promise<GetBacklinksCountOutput>;
   }
 
-  /** Tells for each of the given strings whether it is a member of a set. */
+  /** Tells for each of the given strings whether it is a member of a set. Does A follow B? set=follows(A), member=B. */
   contains(params: ContainsParams, options?: CallOptions): Promise<ContainsOutput> {
     return this.call('blue.skein.graph.contains', params, options) as Promise<ContainsOutput>;
   }
@@ -850,7 +850,7 @@ export class Methods {
     return this.call('blue.skein.graph.counts', params, options) as Promise<CountsOutput>;
   }
 
-  /** Describes an account in the index, and what may be missing. */
+  /** Describes an account in the index, and says in state whether all of its records are there, or what may be missing. */
   getAccount(params: GetAccountParams, options?: CallOptions): Promise<GetAccountOutput> {
     return this.call('blue.skein.graph.getAccount', params, options) as Promise<GetAccountOutput>;
   }
@@ -860,17 +860,17 @@ export class Methods {
     return this.call('blue.skein.graph.getBlocks', params, options) as Promise<GetBlocksOutput>;
   }
 
-  /** Describes the contents of the index, and how current it is. */
+  /** Describes the contents of the index, and how current it is. If reason is there, it says why sets that depend on everybody, such as followers and likers, may be incomplete. */
   getStats(params: Record<string, never> = {}, options?: CallOptions): Promise<GetStatsOutput> {
     return this.call('blue.skein.graph.getStats', params, options) as Promise<GetStatsOutput>;
   }
 
-  /** Counts the members of a set by time, such as the likes of a post by the hour or the followers of an account by the week. The time of a member is that of the record that makes it a member, as list shows it. */
+  /** Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it. */
   histogram(params: HistogramParams, options?: CallOptions): Promise<HistogramOutput> {
     return this.call('blue.skein.graph.histogram', params, options) as Promise<HistogramOutput>;
   }
 
-  /** Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list. */
+  /** Lists, for each subject, the accounts that an actor follows and that are in a set of the subject, such as its followers, its likers, or the accounts on it, if it is a list; total says how many. Which of these posts have the most likers among those I follow? actor=ME, edge=likers, subject=each post. */
   known(params: KnownParams, options?: CallOptions): Promise<KnownOutput> {
     return this.call('blue.skein.graph.known', params, options) as Promise<KnownOutput>;
   }
@@ -880,27 +880,27 @@ export class Methods {
     return this.call('blue.skein.graph.labels', params, options) as Promise<LabelsOutput>;
   }
 
-  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. */
+  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers). */
   list(params: ListParams, options?: CallOptions): Promise<ListOutput> {
     return this.call('blue.skein.graph.list', params, options) as Promise<ListOutput>;
   }
 
-  /** Counts the members of up to 20 sets, and of what each two of them have in common. */
+  /** Counts the members of up to 20 sets, and of what each two of them have in common. How many followers do A and B share? set=followers(A), set=followers(B). */
   overlap(params: OverlapParams, options?: CallOptions): Promise<OverlapOutput> {
     return this.call('blue.skein.graph.overlap', params, options) as Promise<OverlapOutput>;
   }
 
-  /** Finds a shortest chain of follows between two accounts. */
+  /** Finds a shortest chain of follows from one account to another. How close are A and B? from=A, to=B. */
   path(params: PathParams, options?: CallOptions): Promise<PathOutput> {
     return this.call('blue.skein.graph.path', params, options) as Promise<PathOutput>;
   }
 
-  /** Lists the members of a set of DIDs or AT URIs. */
+  /** Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more. */
   query(params: QueryParams, options?: CallOptions): Promise<QueryOutput> {
     return this.call('blue.skein.graph.query', params, options) as Promise<QueryOutput>;
   }
 
-  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. */
+  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A). */
   rank(params: RankParams, options?: CallOptions): Promise<RankOutput> {
     return this.call('blue.skein.graph.rank', params, options) as Promise<RankOutput>;
   }
