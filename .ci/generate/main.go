@@ -2,8 +2,9 @@
 //
 //	go run ./.ci/generate
 //
-// It writes clients/typescript/src/methods.ts, clients/python/skein_blue/methods.py, query/openapi.json, and the table of
-// methods in clients/README.md. The rest of the clients, such as requests and errors, is written by hand.
+// It writes clients/typescript/src/methods.ts, clients/python/skein_blue/methods.py, query/openapi.json, the table of
+// methods in clients/README.md, and what skein mcp serves, cmd/skein/mcp/*. The rest of the clients, such as requests and errors, is
+// written by hand.
 package main
 
 import (
@@ -117,10 +118,13 @@ func generated(root string) (map[string]string, error) {
 	if !found && cause == nil {
 		cause = errTable
 	}
+	offered, err2 := tools(all)
+	asking, err3 := os.ReadFile(root + "docs/asking.md")
 	return map[string]string{
 		"clients/typescript/src/methods.ts": typescript(all), "clients/python/skein_blue/methods.py": python(all), "query/openapi.json": api,
+		"cmd/skein/mcp/tools.json": offered, "cmd/skein/mcp/language.txt": expressions(string(asking)),
 		"clients/README.md": before + tableBegins + table(all) + tableEnds + after,
-	}, errors.Join(err, cause)
+	}, errors.Join(err, cause, err2, err3)
 }
 
 // table returns the rows of the methods.

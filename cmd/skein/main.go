@@ -17,7 +17,7 @@ var commandLine = command.Program{
 	Usage: "index who follows whom, who likes what and other links on the AT Protocol network, and answer questions about sets of accounts and posts",
 	Commands: func(e *command.Environment) []*cli.Command {
 		return []*cli.Command{
-			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), watchCommand(e), checkCommand(e), statsCommand(e),
+			serveCommand(e), demoCommand(e), replayCommand(e), queryCommand(e), watchCommand(e), mcpCommand(e), checkCommand(e), statsCommand(e),
 			backupCommand(e), restoreCommand(e), verifyCommand(e), exportCommand(e), importCommand(e), backfillCommand(e), resyncCommand(e), healthCommand(e), tokenCommand(e), command.VersionCommand(e),
 		}
 	},

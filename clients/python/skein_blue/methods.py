@@ -1262,17 +1262,17 @@ class PagedMethods:
         return pages
 
     def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> Pages[ListItem]:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers)."""
         pages: Pages[ListItem] = self._pages("blue.skein.graph.list", "items", 1000, {"set": set_, "exact": exact, "names": names, "order": order, "proof": proof})
         return pages
 
     def query(self, set_: str, *, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> Pages[str]:
-        """Lists the members of a set of DIDs or AT URIs."""
+        """Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more."""
         pages: Pages[str] = self._pages("blue.skein.graph.query", "members", 1000, {"set": set_, "names": names, "proof": proof, "records": records})
         return pages
 
     def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> Pages[RankRanked]:
-        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A)."""
         pages: Pages[RankRanked] = self._pages("blue.skein.graph.rank", "items", 1000, {"by": by, "damp": damp, "decay": decay, "exact": exact, "except": except_, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
         return pages
 
@@ -1309,17 +1309,17 @@ class AsyncPagedMethods:
         return pages
 
     def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> AsyncPages[ListItem]:
-        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record."""
+        """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers)."""
         pages: AsyncPages[ListItem] = self._pages("blue.skein.graph.list", "items", 1000, {"set": set_, "exact": exact, "names": names, "order": order, "proof": proof})
         return pages
 
     def query(self, set_: str, *, names: bool | None = None, proof: bool | None = None, records: bool | None = None) -> AsyncPages[str]:
-        """Lists the members of a set of DIDs or AT URIs."""
+        """Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more."""
         pages: AsyncPages[str] = self._pages("blue.skein.graph.query", "members", 1000, {"set": set_, "names": names, "proof": proof, "records": records})
         return pages
 
     def rank(self, *, by: Literal["count", "share", "lift", "score"] | None = None, damp: Number | None = None, decay: Duration | None = None, exact: bool | None = None, except_: str | None = None, min: int | None = None, names: bool | None = None, of: str | None = None, proof: bool | None = None, set_: str | None = None, since: Time | None = None, subjects_since: Time | None = None, until: Time | None = None, via: Union[Literal["follows", "followers", "likes", "reposts", "blocks", "blockers", "listblocks", "lists", "likers", "reposters", "listblockers", "listed", "authors"], str] | None = None, weigh: Literal["score"] | None = None) -> AsyncPages[RankRanked]:
-        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result."""
+        """Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A)."""
         pages: AsyncPages[RankRanked] = self._pages("blue.skein.graph.rank", "items", 1000, {"by": by, "damp": damp, "decay": decay, "exact": exact, "except": except_, "min": min, "names": names, "of": of, "proof": proof, "set": set_, "since": since, "subjectsSince": subjects_since, "until": until, "via": via, "weigh": weigh})
         return pages
 

@@ -942,17 +942,17 @@ export class PagedMethods {
     return this.walk('blue.skein.graph.getBlocks', 'blocks', 100, params, options) as Pages<GetBlocksBlock, GetBlocksOutput>;
   }
 
-  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. */
+  /** Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers). */
   list(params: Omit<ListParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<ListItem, ListOutput> {
     return this.walk('blue.skein.graph.list', 'items', 1000, params, options) as Pages<ListItem, ListOutput>;
   }
 
-  /** Lists the members of a set of DIDs or AT URIs. */
+  /** Lists the members of a set of accounts (DIDs) or records (AT URIs). Who follows both A and B? set=intersect(followers(A), followers(B)). Which of those I follow like a post? set=intersect(follows(ME), likers(POST)). Who blocks A through a list? set=rank(of=lists(A), via=listblockers). An answer that may lack something has incomplete=true and the reason; getStats and getAccount say more. */
   query(params: Omit<QueryParams, 'count' | 'cursor' | 'limit'>, options?: CallOptions): Pages<string, QueryOutput> {
     return this.walk('blue.skein.graph.query', 'members', 1000, params, options) as Pages<string, QueryOutput>;
   }
 
-  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. */
+  /** Ranks what the members of a set lead to. It follows an edge from every member, and counts how often each result occurs, highest count first. Each member counts once for a result. What do those I follow like this week that I have not liked? of=follows(ME), via=likes, since=7d, except=likes(ME). Whose posts do I like most? of=likes(ME), via=authors. Who is like A? of=followers(A), via=follows, by=lift, except=members(A). */
   rank(params: Omit<RankParams, 'cursor' | 'limit'>, options?: CallOptions): Pages<RankRanked, RankOutput> {
     return this.walk('blue.skein.graph.rank', 'items', 1000, params, options) as Pages<RankRanked, RankOutput>;
   }
