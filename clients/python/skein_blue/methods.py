@@ -937,7 +937,7 @@ class Methods:
     def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers).
 
-        set_: A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, such as intersect(likers(POST), follows(A)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
@@ -1156,7 +1156,7 @@ class AsyncMethods:
     async def list(self, set_: str, *, cursor: str | None = None, exact: bool | None = None, limit: int | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> ListOutput:
         """Lists the members of a set in an order: by time, by id, or by the sizes of sets of their own. If records make the members what they are, each has its record. Who followed A last? set=followers(A). Which of a post's likers have the most followers? set=likers(POST), order=size(followers).
 
-        set_: A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression, as for query, such as intersect(likers(POST), follows(A)). $viewer stands for the DID of the account in the service auth token.
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.

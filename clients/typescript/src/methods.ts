@@ -561,7 +561,7 @@ export interface ListParams {
   order?: 'newest' | 'oldest' | 'created' | 'id' | (string & {});
   /** Return what proves that the answer is complete. */
   proof?: boolean;
-  /** A set expression, as for query, such as intersect(likers(at://…), follows($viewer)). $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression, as for query, such as intersect(likers(POST), follows(A)). $viewer stands for the DID of the account in the service auth token. */
   set: string;
 }
 
