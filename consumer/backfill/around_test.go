@@ -114,7 +114,7 @@ func TestAroundMembers(t *testing.T) {
 	}
 
 	for what, err := range map[string]error{
-		"an outsider": x.m.Resync(t.Context(), "operator", center.did, stranger.did), "its host": x.m.Believe(t.Context(), stranger.did),
+		"an outsider": x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, center.did, stranger.did), "its host": x.m.Resync(t.Context(), batch.Cause{Reason: "operator", Trust: true}, stranger.did),
 		"all hosts": x.m.Hosts(t.Context()), "an archive": x.m.Archive(t.Context(), "https://archive.example.com"),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "part of the network") {

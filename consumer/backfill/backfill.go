@@ -147,7 +147,7 @@ func (m *Manager) queueMissing(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("backfill: looking for incomplete repos: %w", err)
 	}
-	return m.Resync(ctx, "missed_before", missing...)
+	return m.Resync(ctx, batch.Cause{Reason: "missed_before"}, missing...)
 }
 
 // resume continues the jobs that the last process left.
@@ -172,20 +172,11 @@ func (m *Manager) resume(ctx context.Context) error {
 }
 
 // Resync queues repos for a fetch, whatever is known of them.
-func (m *Manager) Resync(ctx context.Context, reason string, dids ...string) error {
+func (m *Manager) Resync(ctx context.Context, c batch.Cause, dids ...string) error {
 	if err := m.o.within(dids...); err != nil {
 		return err
 	}
-	return m.o.resync(ctx, batch.Cause{Reason: reason}, dids...)
-}
-
-// Believe queues repos for a fetch, and accepts older states than the stream has brought,
-// because an operator knows that the repos were restored.
-func (m *Manager) Believe(ctx context.Context, dids ...string) error {
-	if err := m.o.within(dids...); err != nil {
-		return err
-	}
-	return m.o.resync(ctx, batch.Cause{Reason: "operator", Trust: true}, dids...)
+	return m.o.resync(ctx, c, dids...)
 }
 
 // Hosts starts to fetch all repos of hosts, or of the relay's hosts if none is named.

@@ -522,7 +522,7 @@ func TestWholeNetwork(t *testing.T) {
 	for _, a := range lost {
 		dids = append(dids, a.did)
 	}
-	must(t, x.m.Resync(t.Context(), "operator", dids...))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, dids...))
 	if st := x.settle(t); st.Complete != 161 || len(st.Failed) > 0 {
 		t.Errorf("at the end: %+v", st)
 	}
@@ -548,7 +548,7 @@ func TestWriters(t *testing.T) {
 		managers = append(managers, New(g, q))
 		return managers[len(managers)-1]
 	}
-	must(t, open().Resync(t.Context(), "test", slices.Sorted(maps.Keys(w.repos))...))
+	must(t, open().Resync(t.Context(), batch.Cause{Reason: "test"}, slices.Sorted(maps.Keys(w.repos))...))
 	open()
 	for _, m := range managers {
 		must(t, m.o.Store.Move(t.Context()))
@@ -655,7 +655,7 @@ func TestStatusDuringFetch(t *testing.T) {
 	x := w.index(s, nil)
 	release := make(chan struct{})
 	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { <-release; return false }
-	must(t, x.m.Resync(t.Context(), "test", a.did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	await(t, "a fetch", func() bool { return a.host.requests.Load() > 0 })
 	end := func() {
 		close(release)

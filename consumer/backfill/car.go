@@ -51,7 +51,7 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 		return p, nil
 	}
 	if row == nil {
-		if err := m.Resync(ctx, "file", p.DID); err != nil {
+		if err := m.Resync(ctx, batch.Cause{Reason: "file"}, p.DID); err != nil {
 			return p, err
 		}
 		if _, _, row, err = m.o.account(ctx, p.DID); err != nil || row == nil {

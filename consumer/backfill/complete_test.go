@@ -42,7 +42,7 @@ func (w *world) fetched(x *index, accounts ...*account) {
 	for _, a := range accounts {
 		dids = append(dids, a.did)
 	}
-	must(w.t, x.m.Resync(w.t.Context(), "test", dids...))
+	must(w.t, x.m.Resync(w.t.Context(), batch.Cause{Reason: "test"}, dids...))
 	x.settle(w.t)
 }
 
@@ -88,7 +88,7 @@ func TestMoved(t *testing.T) {
 	w.mu.Lock()
 	a.active = false
 	w.mu.Unlock()
-	must(t, x.m.Resync(t.Context(), "test", a.did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	x.settle(t)
 	if st, _ := x.stateOf(t, a.did); !st.Has(format.FlagHidden) {
 		t.Errorf("its host says that it is inactive: %+v", st)
@@ -349,7 +349,7 @@ func TestUnreachableKeys(t *testing.T) {
 	var fetched atomic.Int64
 	a.host.wrong = func(http.ResponseWriter, *http.Request, *account) bool { fetched.Add(1); return false }
 	x := w.index(newStore(), func(o *Options) { o.Tries, o.Verifier = 2, proof.NewVerifier(unreachable{}) })
-	must(t, x.m.Resync(t.Context(), "test", a.did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	waiting := func() (due time.Time, ok bool) {
 		x.m.queue.mu.Lock()
 		defer x.m.queue.mu.Unlock()
@@ -384,7 +384,7 @@ func TestRefusedDocuments(t *testing.T) {
 			rw.WriteHeader(status)
 		})
 		x := w.index(newStore(), func(o *Options) { o.Tries, o.Relay = 1, "" })
-		must(t, x.m.Resync(t.Context(), "test", a.did))
+		must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 		waits := func() bool {
 			x.m.queue.mu.Lock()
 			defer x.m.queue.mu.Unlock()
@@ -415,7 +415,7 @@ func TestUnsignedRepo(t *testing.T) {
 		o.Relay, o.Tries, o.Retry = "", 2, time.Millisecond
 		o.Verifier = proof.NewVerifier(strangers{public})
 	})
-	must(t, x.m.Resync(t.Context(), "test", a.did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	if st := x.settle(t); st.Failed[failUnsigned] != 1 || st.Fetched != 0 {
 		t.Errorf("%+v", st)
 	}

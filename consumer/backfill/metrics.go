@@ -14,7 +14,6 @@ type Metrics struct {
 
 	Audited         *prometheus.CounterVec // by outcome
 	AuditDifference prometheus.Counter
-	AuditedAt       prometheus.Gauge
 }
 
 // NewMetrics creates and registers the metrics. Every scrape calls status.
@@ -36,22 +35,15 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 			Name: "skein_audit_differences_total", Help: "Records that the index and their hosts did not have alike at the same rev.",
 		}),
 	}
-	m.AuditedAt = prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_audit_last_timestamp_seconds", Help: "Time of this process's last comparison of a repo with its host; 0: none."})
 	for _, outcome := range []string{auditSame, auditDifferent, auditUnfetched, auditMoved} {
 		m.Audited.WithLabelValues(outcome)
 	}
-	reg.MustRegister(m.Repos, m.Failed, m.Dropped, m.Audited, m.AuditDifference, m.AuditedAt)
+	reg.MustRegister(m.Repos, m.Failed, m.Dropped, m.Audited, m.AuditDifference)
 	gauge := func(name, help string, of func(Status) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(status()) }))
 	}
 	gauge("skein_backfill_waiting_repos", "Repos queued for a fetch.", func(s Status) float64 { return float64(s.Waiting) })
 	gauge("skein_backfill_coverage_ratio", "Share of the accounts in the index whose records are all in it, as far as known; 0 without accounts.", func(s Status) float64 { return float64(s.Complete) / float64(max(s.Accounts, 1)) })
-	gauge("skein_backfill_compared_timestamp_seconds", "Time at which all repos had been compared with the relay's list; 0: never.", func(s Status) float64 {
-		if s.Compared.IsZero() {
-			return 0
-		}
-		return float64(s.Compared.UnixMilli()) / 1e3
-	})
 	for _, reason := range failures { // also those at 0: an alert sees only a rise that it sees begin
 		o := prometheus.GaugeOpts{Name: "skein_backfill_failed_repos", Help: "Repos given up, by reason.", ConstLabels: prometheus.Labels{"reason": reason}}
 		reg.MustRegister(prometheus.NewGaugeFunc(o, func() float64 { return float64(status().Failed[reason]) }))
@@ -62,9 +54,6 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 func (m *Metrics) audited(outcome string, differences int) {
 	m.Audited.WithLabelValues(outcome).Inc()
 	m.AuditDifference.Add(float64(differences))
-	if outcome == auditSame || outcome == auditDifferent {
-		m.AuditedAt.SetToCurrentTime()
-	}
 }
 
 // dropped counts dropped records.

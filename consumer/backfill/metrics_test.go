@@ -3,7 +3,6 @@ package backfill
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -15,13 +14,9 @@ func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	NewMetrics(reg, func() Status { return st })
 	st = Status{
-		Accounts: 40, Complete: 10, Compared: time.UnixMilli(1_800_000_000_500),
-		Failed: map[string]int64{failInvalid: 2, failTooLarge: 1},
+		Accounts: 40, Complete: 10, Failed: map[string]int64{failInvalid: 2, failTooLarge: 1},
 	}
 	want := `
-# HELP skein_backfill_compared_timestamp_seconds Time at which all repos had been compared with the relay's list; 0: never.
-# TYPE skein_backfill_compared_timestamp_seconds gauge
-skein_backfill_compared_timestamp_seconds 1.8000000005e+09
 # HELP skein_backfill_coverage_ratio Share of the accounts in the index whose records are all in it, as far as known; 0 without accounts.
 # TYPE skein_backfill_coverage_ratio gauge
 skein_backfill_coverage_ratio 0.25
@@ -40,7 +35,7 @@ skein_backfill_failed_repos{reason="refused"} 0
 skein_backfill_failed_repos{reason="signature"} 0
 skein_backfill_failed_repos{reason="too_large"} 1
 `
-	names := []string{"skein_backfill_compared_timestamp_seconds", "skein_backfill_coverage_ratio", "skein_backfill_failed_repos"}
+	names := []string{"skein_backfill_coverage_ratio", "skein_backfill_failed_repos"}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

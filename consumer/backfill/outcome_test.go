@@ -44,7 +44,7 @@ func TestRetries(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 8, Retry: 2 * time.Second}})
-			must(t, m.Resync(t.Context(), "test", did))
+			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 			_, err := m.o.Store.ChangeResync(t.Context(), did, func(r *format.Resync) bool { r.Tries = c.tries; return true })
 			if err != nil {
 				t.Fatal(err)
@@ -80,7 +80,7 @@ func TestRetries(t *testing.T) {
 func TestBusyIsNotATry(t *testing.T) {
 	const did = "did:web:a.example.com"
 	m := idle(t, Options{Patience: Patience{Tries: 8, Retry: time.Millisecond}})
-	must(t, m.Resync(t.Context(), "test", did))
+	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	busy := &failure{why: failNoRoom, err: repo.ErrNoRoom, busy: true}
 	for n := range mostBusy + 1 {
 		j, _, _ := m.queue.sched.next(time.Now().Add(time.Second), true)
@@ -100,13 +100,13 @@ func TestBusyIsNotATry(t *testing.T) {
 func TestFailureOfAnOldFetch(t *testing.T) {
 	const did = "did:web:a.example.com"
 	m := idle(t, Options{Patience: Patience{Tries: 3, Retry: 2 * time.Second}})
-	must(t, m.Resync(t.Context(), "test", did))
+	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	for n := range 8 {
 		j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
 		if j == nil {
 			t.Fatal("no job")
 		}
-		if err := m.Resync(t.Context(), "test", did); err != nil { // missed again, while the fetch runs
+		if err := m.Resync(t.Context(), batch.Cause{Reason: "test"}, did); err != nil { // missed again, while the fetch runs
 			t.Fatal(err)
 		}
 		m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
@@ -143,7 +143,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 3, Retry: time.Second}})
-			must(t, m.Resync(t.Context(), "test", did))
+			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			hidden := true
 			for i, active := range c.announced {
@@ -185,7 +185,7 @@ func removed(t *testing.T) (m *Manager, j *job) {
 	w := newWorld(t, 1)
 	a := w.add(1, 5)
 	m = idle(t, Options{})
-	must(t, m.Resync(t.Context(), "test", a.did))
+	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	j, _, _ = m.queue.sched.next(time.Now(), true)
 	if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
 		t.Fatalf("%+v, %v", p, err)
@@ -234,7 +234,7 @@ func TestSuperseded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{})
-			must(t, m.Resync(t.Context(), "test", a.did))
+			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			before := j.generation
 			if _, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true }); err != nil {
@@ -280,7 +280,7 @@ func TestBelieve(t *testing.T) {
 	if st, row := x.stateOf(t, a.did); uint64(st.Rev) == rev || row == nil || row.Failure != failOlder {
 		t.Fatalf("believed without being told: %+v, queued: %+v", st, row)
 	}
-	must(t, x.m.Believe(t.Context(), a.did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator", Trust: true}, a.did))
 	x.settle(t)
 	if st, row := x.stateOf(t, a.did); uint64(st.Rev) != rev || !st.Complete() || row != nil {
 		t.Errorf("%+v, queued: %+v", st, row)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/internal/kv"
@@ -58,7 +59,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	w := newWorld(t, 1)
 	store := &writes{Store: newStore()}
 	x := w.index(store, func(o *Options) { o.Relay = "" })
-	must(t, x.m.Resync(t.Context(), "test", did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	before := store.n.Load()
 	p, err := x.m.PlaceCAR(t.Context(), bytes.NewReader(car))
 	if err != nil || p.Outcome != "placed" || p.Records != n {
@@ -84,7 +85,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 // says why.
 func (x *index) tooLarge(t *testing.T, did string, car []byte, why string) {
 	t.Helper()
-	must(t, x.m.Resync(t.Context(), "test", did))
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	if st := x.settle(t); st.Failed[failTooLarge] != 1 {
 		t.Errorf("%+v", st)
 	}

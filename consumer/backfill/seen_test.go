@@ -189,7 +189,7 @@ func TestNothingProvesIt(t *testing.T) {
 		if st, _ := x.stateOf(t, a.did); st.Complete() {
 			t.Errorf("it is complete: %+v", st)
 		}
-		must(t, x.m.Resync(t.Context(), "now", a.did)) // without the wait for a #sync
+		must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "now"}, a.did)) // without the wait for a #sync
 		x.proven(t, w)
 		status(w, x, a, false)
 		status(w, x, a, true)

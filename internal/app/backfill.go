@@ -11,6 +11,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/outward"
@@ -171,12 +172,7 @@ func (s *server) postResync(r *http.Request) (any, error) {
 			return nil, errors.New(did + " " + err.Error())
 		}
 	}
-	var err error
-	if job.TrustHost {
-		err = s.Backfill.Believe(r.Context(), job.DIDs...)
-	} else {
-		err = s.Backfill.Resync(r.Context(), "operator", job.DIDs...)
-	}
+	err := s.Backfill.Resync(r.Context(), batch.Cause{Reason: "operator", Trust: job.TrustHost}, job.DIDs...)
 	return s.Backfill.StatusNow(), err
 }
 
