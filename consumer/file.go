@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
 
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
@@ -31,12 +31,12 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 // error if ctx ends first.
 func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) error {
 	c.resume(c.from)
-	due := time.Now()
+	pace := rate.NewLimiter(rate.Limit(c.o.Rate), max(1, int(c.o.Rate/1000)))
 	err := c.takeAll(func() (i proof.Item) {
-		if c.o.Rate > 0 {
-			due = c.wait(ctx, due)
+		if i.Err = ctx.Err(); i.Err == nil && c.o.Rate > 0 {
+			i.Err = pace.Wait(ctx)
 		}
-		if i.Err = ctx.Err(); i.Err == nil {
+		if i.Err == nil {
 			i.Frame, i.Err = next()
 		}
 		return i
@@ -76,16 +76,4 @@ func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
 		}
 	}
 	return nil
-}
-
-// wait waits until the next frame is due, and returns that time. due is when the frame before was.
-func (c *Consumer) wait(ctx context.Context, due time.Time) time.Time {
-	due = due.Add(time.Duration(float64(time.Second) / c.o.Rate))
-	if d := time.Until(due); d > time.Millisecond {
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-		}
-	}
-	return due
 }

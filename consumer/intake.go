@@ -232,7 +232,7 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 		}
 	}
 	c.progress.seq.Store(int64(m.Seq))
-	if c.o.CatchUp || c.progress.started.Load() == 0 || c.pendingGap != nil {
+	if c.o.CatchUp || c.pendingGap != nil {
 		if err := c.checkTime(m.Time); err != nil {
 			return err
 		}
@@ -253,9 +253,6 @@ func (c *intake) checkTime(text []byte) error {
 	var t time.Time
 	if t.UnmarshalText(text) != nil {
 		return nil //nolint:nilerr // an unreadable time counts as unknown
-	}
-	if c.progress.started.Load() == 0 {
-		c.progress.started.Store(t.UnixMicro())
 	}
 	if c.caughtUp++; !t.After(c.runStart) {
 		c.caughtUp = 0

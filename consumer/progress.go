@@ -22,7 +22,6 @@ type progress struct {
 	events, bytes, size, seq, applied atomic.Int64
 
 	micros     atomic.Int64 // event time of the last one applied
-	started    atomic.Int64 // event time of the first
 	heardSince atomic.Int64 // when this run began to receive the stream
 	outdated   atomic.Bool
 }

@@ -30,19 +30,10 @@ type applier struct {
 }
 
 func newApplier(r *Reader, after int64) *applier {
-	table, owns := r.o.Store.Kinds(), r.o.Store.Owns
 	return &applier{
-		r: r, ops: min(r.o.Ops, firstOps), fold: newFolder(table, owns, after, r.o.Dropped), read: after, appliedTo: after,
+		r: r, decoder: newDecoder(), ops: min(r.o.Ops, firstOps), fold: newFolder(r.o.Store.Kinds(), r.o.Store.Owns, after, r.o.Dropped), read: after, appliedTo: after,
 		filling: new(batch.Batch), spare: new(batch.Batch),
 	}
-}
-
-// stop waits for the batch that is being applied, after another error.
-func (a *applier) stop() (err error) {
-	if a.applying != nil {
-		err = <-a.applying
-	}
-	return err
 }
 
 // part decodes a segment, or a block.
@@ -54,13 +45,6 @@ func (a *applier) part(ctx context.Context, one *part) error {
 			return fmt.Errorf("%s: %w", one.segment.Name, err)
 		}
 		all = found
-	}
-	if a.decoder == nil {
-		d, err := newDecoder()
-		if err != nil {
-			return err
-		}
-		a.decoder = d
 	}
 	for n, frame := range all {
 		if err := a.block.unpack(a.decoder, frame); err != nil {

@@ -132,7 +132,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		after = int64(c.Seq)
 	}
 	a := newApplier(r, after)
-	defer func() { _ = a.stop() }() // it failed, or was interrupted, for another reason
+	defer func() { _ = a.wait() }() // it failed, or was interrupted, for another reason
 	for replans := 0; ; {
 		err := r.pages(ctx, a)
 		if errors.Is(err, errReplan) && replans < 20 {

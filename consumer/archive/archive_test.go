@@ -164,8 +164,8 @@ func (s *server) plan(w http.ResponseWriter, r *http.Request) {
 	if s.checksum != "" {
 		checksum = s.checksum
 	}
-	tip := int64(s.header.maxSeq)
-	seg := map[string]any{"name": "seg_0000000000.jss", "index": 0, "checksum": checksum, "minSeq": s.header.minSeq, "maxSeq": tip, "mode": "segment"}
+	tip := maxSeq(s.t, s.frames[len(s.frames)-1])
+	seg := map[string]any{"name": "seg_0000000000.jss", "index": 0, "checksum": checksum, "minSeq": 1, "maxSeq": tip, "mode": "segment"}
 	out := map[string]any{"plannedThroughSeq": tip, "sealedTipSeq": tip, "segments": []any{seg}, "stats": map[string]int{}}
 	if in.AfterSeq >= tip {
 		out["segments"] = []any{}
@@ -193,10 +193,7 @@ func (s *server) plan(w http.ResponseWriter, r *http.Request) {
 
 func maxSeq(t testing.TB, frame []byte) int64 {
 	t.Helper()
-	d, err := newDecoder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newDecoder()
 	defer d.Close()
 	var b block
 	must(t, b.unpack(d, frame))
@@ -438,11 +435,7 @@ func TestUntil(t *testing.T) {
 func FuzzBlock(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	s := newServer(f)
-	d, err := newDecoder()
-	if err != nil {
-		f.Fatal(err)
-	}
-	last, err := d.DecodeAll(s.frames[len(s.frames)-1], nil)
+	last, err := newDecoder().DecodeAll(s.frames[len(s.frames)-1], nil)
 	if err != nil {
 		f.Fatal(err)
 	}

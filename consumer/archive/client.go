@@ -27,7 +27,6 @@ type plan struct {
 type planSegment struct {
 	Name     string `json:"name"`
 	Checksum string `json:"checksum"`
-	MinSeq   int64  `json:"minSeq"`
 	MaxSeq   int64  `json:"maxSeq"`
 	Mode     string `json:"mode"` // segment, or blocks
 	Blocks   []struct {

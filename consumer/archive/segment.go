@@ -31,10 +31,9 @@ var ErrSegment = errors.New("malformed segment")
 
 // header has the fields of a segment's header that the Reader uses.
 type header struct {
-	checksum       uint64
-	blocks         uint32
-	minSeq, maxSeq uint64
-	footer         uint64 // its offset
+	checksum uint64
+	blocks   uint32
+	footer   uint64 // its offset
 }
 
 func readHeader(b []byte) (h header, err error) {
@@ -42,7 +41,7 @@ func readHeader(b []byte) (h header, err error) {
 		return h, fmt.Errorf("%w: does not begin with %q", ErrSegment, magic)
 	}
 	le := binary.LittleEndian
-	h = header{checksum: le.Uint64(b[4:]), blocks: le.Uint32(b[14:]), minSeq: le.Uint64(b[26:]), maxSeq: le.Uint64(b[34:]), footer: le.Uint64(b[58:])}
+	h = header{checksum: le.Uint64(b[4:]), blocks: le.Uint32(b[14:]), footer: le.Uint64(b[58:])}
 	switch v := le.Uint16(b[12:]); {
 	case h.checksum == 0:
 		return h, fmt.Errorf("%w: still being written", ErrSegment)
@@ -118,12 +117,12 @@ const (
 )
 
 // newDecoder returns a decoder of frames, for one goroutine.
-func newDecoder() (*zstd.Decoder, error) {
+func newDecoder() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
 	if err != nil {
-		return nil, fmt.Errorf("archive: making a zstd decoder: %w", err)
+		panic(err) // the options are wrong
 	}
-	return d, nil
+	return d
 }
 
 // unpack unpacks a frame. It reuses the memory of the previous block.

@@ -16,7 +16,6 @@ import (
 
 // host is the state of a host in this process.
 type host struct {
-	name     string // address, like https://pds.example.com
 	ready    []*job // due now
 	inFlight int
 	failures int       // in a row; only those that were the host's fault, not a repo's
@@ -102,14 +101,14 @@ type scheduler struct {
 	trusts    func(host string) bool // whether to fetch listed repos from the host without reading their DID documents
 	jobs      map[string]*job        // all jobs, by DID
 	waiting   byDue                  // not due yet
-	hosts     map[string]*host
-	turn      []*host           // hosts with ready jobs
-	listed    map[string]int    // number of jobs by the host that listed them
-	unknown   []*job            // due, but the host is unknown
-	fetching  map[*job]*host    // repos that a host has been asked for
-	parked    map[string]string // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
-	isFull    bool              // all fetchers are busy
-	full      time.Time         // since then, or since share ended a request
+	hosts     map[string]*host       // by address, like https://pds.example.com
+	turn      []*host                // hosts with ready jobs
+	listed    map[string]int         // number of jobs by the host that listed them
+	unknown   []*job                 // due, but the host is unknown
+	fetching  map[*job]*host         // repos that a host has been asked for
+	parked    map[string]string      // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
+	isFull    bool                   // all fetchers are busy
+	full      time.Time              // since then, or since share ended a request
 }
 
 func newScheduler(perHost, fetchers int) *scheduler {
@@ -126,7 +125,7 @@ func (s *scheduler) host(name string) *host {
 		if s.domains[of] == nil {
 			s.domains[of] = &domain{}
 		}
-		h = &host{name: name, domain: s.domains[of]}
+		h = &host{domain: s.domains[of]}
 		s.hosts[name] = h
 	}
 	return h

@@ -133,7 +133,7 @@ func (x *Index) monitor() {
 	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
 		x.Registry.MustRegister(c.Collector())
 	}
-	if m, ok := x.KV.(kv.Monitored); ok {
+	if m, ok := x.KV.(interface{ FreeBytes() uint64 }); ok {
 		x.Registry.MustRegister(
 			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { return float64(m.FreeBytes()) }),
 			gauge("skein_store_full", "1 while nothing is written because the disk has too little free space.", func() float64 { return oneIf(x.diskFull()) }),

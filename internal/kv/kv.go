@@ -75,13 +75,6 @@ type Health interface {
 	Healthy() error
 }
 
-// Monitored is implemented by engines that also know the disk of their store.
-type Monitored interface {
-	Health
-	// FreeBytes returns the free bytes of the disk, 0 if they are unknown.
-	FreeBytes() uint64
-}
-
 // A Reader reads one snapshot of the store. Only one goroutine may use it at a time.
 type Reader interface {
 	// Get returns the value of key, and whether the key exists. The value belongs

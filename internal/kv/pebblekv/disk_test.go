@@ -68,7 +68,7 @@ func TestSize(t *testing.T) {
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 1 << 30}
 	s, err := Open(o)
 	must(t, err)
-	if kv.Monitored(s).FreeBytes() == 0 {
+	if s.FreeBytes() == 0 {
 		t.Error("the free bytes of the disk are unknown")
 	}
 	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), nil); return nil }))

@@ -276,7 +276,7 @@ func (s *Store) Healthy() error {
 	return errors.Join(s.fs.failed(), s.fs.full())
 }
 
-// FreeBytes implements kv.Monitored.
+// FreeBytes returns the free bytes of the disk, 0 if they are unknown.
 func (s *Store) FreeBytes() uint64 { return s.fs.free.Load() }
 
 // listener handles the events of Pebble's background jobs. It limits the rate of
