@@ -22,66 +22,55 @@ func pebbleMerger(m kv.Merger) *pebble.Merger {
 			if !ok {
 				f = new(folder)
 			}
-			f.merger, f.pool, f.oldest = m, pool, 0
-			f.arena, f.spans = f.arena[:0], f.spans[:0]
-			f.key = append(f.key[:0], key...)
+			f.merger, f.pool, f.arena, f.key = m, pool, f.arena[:0], append(f.key[:0], key...)
 			return f, f.MergeNewer(value)
 		},
 	}
 }
 
 // folder collects the operands of one key. Pebble delivers them from newest to
-// oldest or from oldest to newest; add copies them into one arena.
+// oldest or from oldest to newest; keep copies them into one arena.
 type folder struct {
-	merger kv.Merger
-	pool   *sync.Pool
-	key    []byte
-	arena  []byte
-	spans  []span
-	oldest int // the number of spans, at the end, that MergeOlder added
-	values [][]byte
-	out    []byte
+	merger       kv.Merger
+	pool         *sync.Pool
+	key          []byte
+	arena        []byte
+	older, newer [][]byte // in the order of delivery
+	out          []byte
 }
 
-type span struct{ start, end int }
-
-func (f *folder) add(value []byte) span {
+func (f *folder) keep(value []byte) []byte {
 	start := len(f.arena)
-	f.arena = append(f.arena, value...)
-	return span{start, len(f.arena)}
+	f.arena = append(f.arena, value...) // if it grows, earlier operands stay in the old array
+	return f.arena[start:]
 }
 
 // MergeNewer implements pebble.ValueMerger.
 func (f *folder) MergeNewer(value []byte) error {
-	f.spans = slices.Insert(f.spans, len(f.spans)-f.oldest, f.add(value))
+	f.newer = append(f.newer, f.keep(value))
 	return nil
 }
 
 // MergeOlder implements pebble.ValueMerger.
 func (f *folder) MergeOlder(value []byte) error {
-	f.spans = append(f.spans, f.add(value))
-	f.oldest++
+	f.older = append(f.older, f.keep(value))
 	return nil
 }
 
 // Finish implements pebble.ValueMerger. The folder returns to its pool when Pebble
 // closes it.
-func (f *folder) Finish(base bool) ([]byte, io.Closer, error) {
-	f.values = f.values[:0]
-	newer := f.spans[:len(f.spans)-f.oldest]
-	for _, s := range slices.Backward(f.spans[len(newer):]) {
-		f.values = append(f.values, f.arena[s.start:s.end])
-	}
-	for _, s := range newer {
-		f.values = append(f.values, f.arena[s.start:s.end])
-	}
-	var err error
-	f.out, err = f.merger.Fold(f.out[:0], f.key, f.values, base)
+func (f *folder) Finish(base bool) (_ []byte, _ io.Closer, err error) {
+	slices.Reverse(f.older)
+	f.older = append(f.older, f.newer...)
+	f.out, err = f.merger.Fold(f.out[:0], f.key, f.older, base)
 	return f.out, f, err
 }
 
 // Close implements io.Closer.
 func (f *folder) Close() error {
+	clear(f.older)
+	clear(f.newer)
+	f.older, f.newer = f.older[:0], f.newer[:0]
 	f.pool.Put(f)
 	return nil
 }
