@@ -105,7 +105,8 @@ func (k *stringFilter) saveAs(token fileToken) error {
 	}
 	sum := crc32.New(castagnoli)
 	w := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<16)
-	if err = errors.Join(k.write(w, token), w.Flush()); err == nil {
+	k.write(w, token)
+	if err = w.Flush(); err == nil {
 		err = binary.Write(file, binary.LittleEndian, sum.Sum32())
 	}
 	// Without the sync, a power failure could leave an empty file under the name.
@@ -118,31 +119,24 @@ func (k *stringFilter) saveAs(token fileToken) error {
 	return err
 }
 
-// write writes all but the checksum.
-func (k *stringFilter) write(w io.Writer, token fileToken) error {
+// write writes all but the checksum. w keeps the first error.
+func (k *stringFilter) write(w *bufio.Writer, token fileToken) {
+	put := func(v any) { _ = binary.Write(w, binary.LittleEndian, v) }
 	all := maps.Clone(k.spans)
 	all[spanOfDIDs], all[spanOfOthers] = &k.dids, &k.others
-	head := fileHead{[len(filterMagic)]byte([]byte(filterMagic)), token, k.secrets, k.ceiling, k.floor, uint32(len(all))}
-	if err := binary.Write(w, binary.LittleEndian, &head); err != nil {
-		return err
-	}
+	put(&fileHead{[len(filterMagic)]byte([]byte(filterMagic)), token, k.secrets, k.ceiling, k.floor, uint32(len(all))})
 	for span, f := range all {
 		head := filterHead{Span: span, Parts: uint32(len(f.parts))}
 		if head.Parts > 0 {
 			head.Left = uint32(f.parts[head.Parts-1].left)
 		}
-		if err := binary.Write(w, binary.LittleEndian, &head); err != nil {
-			return err
-		}
+		put(&head)
 		for i := range f.parts {
 			for _, block := range f.parts[i].blocks {
-				if err := binary.Write(w, binary.LittleEndian, block[:]); err != nil {
-					return err
-				}
+				put(block[:])
 			}
 		}
 	}
-	return nil
 }
 
 // restore reads the filters from the file that has the store's token.

@@ -80,15 +80,10 @@ func (w *writes) sort() {
 		w.sorted = append(w.sorted, w.ops[it.At])
 	}
 	w.ops, w.sorted = w.sorted, w.ops
-	for rest := w.ops; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].prefix == rest[0].prefix {
-			n++
+	for run := range sets.Runs(w.ops, func(x, y write) bool { return x.prefix == y.prefix }) {
+		if len(run) > 1 {
+			slices.SortFunc(run, w.compare)
 		}
-		if n > 1 {
-			slices.SortFunc(rest[:n], w.compare)
-		}
-		rest = rest[n:]
 	}
 }
 
