@@ -25,7 +25,7 @@ type archiver struct {
 // errUnsigned means that an archive cannot be read with a Verifier.
 var errUnsigned = errors.New("an archive has no signatures, so it cannot be read with --verify full; fetch repos instead")
 
-// start starts to read an archive, or continues the one that is stored.
+// start starts to read an archive in the background, or continues the one that is stored.
 func (a *archiver) start(ctx context.Context, address string) error {
 	r, err := archive.New(archive.Options{
 		URL: address, Key: a.o.ArchiveKey, Store: a.o.Store, Ops: a.o.ArchiveOps, Until: a.until,
@@ -50,12 +50,7 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		a.jobs.end(jobArchive, "")
 		return err
 	}
-	a.read(running, address, r)
-	return nil
-}
-
-// read reads an archive in the background. Its job is reserved.
-func (a *archiver) read(ctx context.Context, address string, r *archive.Reader) {
+	ctx = running
 	a.reader.Store(r)
 	a.jobs.wg.Go(func() {
 		a.o.Archiving(true)
@@ -77,6 +72,7 @@ func (a *archiver) read(ctx context.Context, address string, r *archive.Reader) 
 		a.reader.Store(nil)
 		a.jobs.end(jobArchive, outcomeOf(ctx, err))
 	})
+	return nil
 }
 
 // report adds the archive that is being read to a Status.

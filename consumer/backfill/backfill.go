@@ -33,7 +33,7 @@ type Manager struct {
 func New(store *graph.Store, q *Queue) *Manager {
 	o := q.o
 	o.Store = store
-	m := &Manager{o: &o, queue: q, jobs: newJobs(), client: newClient(&o)}
+	m := &Manager{o: &o, queue: q, jobs: &jobs{busy: map[string]bool{}, ended: map[string]string{}}, client: newClient(&o)}
 	m.fetcher = &fetcher{o: &o, queue: q, client: m.client, jobs: m.jobs, placer: &placer{store: store}, memory: repo.NewMemory(o.Memory)}
 	if o.Around != nil {
 		o.CompareEvery = 0 // the relay's list has forty million repos

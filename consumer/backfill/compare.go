@@ -78,7 +78,8 @@ func (m *comparer) watchHoles(ctx context.Context) {
 			m.o.Logger.Info("an archive, or lists beside a hole, were read: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
 			m.compare(ctx, &comparison{noted: noted})
 		case noted <= compared:
-			if due := m.o.CompareEvery > 0 && time.Since(began) > min(10*time.Minute, m.o.CompareEvery) && m.roundDue(); due {
+			every, ago := m.o.CompareEvery, time.Since(m.o.Store.Backfill().Round.Ended) // below 0: the clock was wrong
+			if every > 0 && time.Since(began) > min(10*time.Minute, every) && (ago >= every || ago < 0) {
 				m.compare(ctx, &comparison{slow: true, noted: noted})
 			}
 		case noted != hole:
@@ -97,13 +98,6 @@ func (m *comparer) watchHoles(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// roundDue reports whether the last comparison ended long enough ago. A future time comes from
-// a wrong clock.
-func (m *comparer) roundDue() bool {
-	ago := time.Since(m.o.Store.Backfill().Round.Ended)
-	return ago >= m.o.CompareEvery || ago < 0
 }
 
 // compare makes a comparison, and reports whether it is complete.
@@ -149,11 +143,19 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 			}
 		}
 	}
-	if err := m.queueUnlisted(ctx, c); err != nil {
+	// The stream may have missed the takedown or deletion of an account that the relay does not list in a hole, or of an
+	// inactive one what it wrote before, so its host is asked.
+	unlisted, err := m.queue.addAccounts(ctx, m.o, dict.None, batch.Cause{Reason: "not_listed"}, func(id dict.ID, st *graph.RepoState) bool {
+		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
+	}, nil)
+	if unlisted > 0 {
+		m.o.Logger.Info("accounts missing from the relay's list; asking their hosts", "accounts", unlisted)
+	}
+	if err != nil {
 		return err
 	}
 	confirms := false
-	err := m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
+	err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if r := &b.Roster; !r.Known() || began.Known() && (!r.Unconfirmed || began.Unconfirmed) {
 			b.Round.Ended, r.Unconfirmed, confirms = time.Now().UTC(), false, true
 		}
@@ -356,16 +358,4 @@ func (m *comparer) listAgain(ctx context.Context, due []recheck) error {
 		}
 	}
 	return nil
-}
-
-// queueUnlisted queues the accounts that the relay does not list. The stream may have missed their takedown or deletion
-// in a hole, or of inactive ones what they wrote before, so their hosts are asked.
-func (m *comparer) queueUnlisted(ctx context.Context, c *comparison) error {
-	queued, err := m.queue.addAccounts(ctx, m.o, dict.None, batch.Cause{Reason: "not_listed"}, func(id dict.ID, st *graph.RepoState) bool {
-		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
-	}, nil)
-	if queued > 0 {
-		m.o.Logger.Info("accounts missing from the relay's list; asking their hosts", "accounts", queued)
-	}
-	return err
 }

@@ -32,8 +32,6 @@ type jobs struct {
 	ended   map[string]string // jobs that ended in this run, with their outcome
 }
 
-func newJobs() *jobs { return &jobs{busy: map[string]bool{}, ended: map[string]string{}} }
-
 // run sets the context of Run.
 func (j *jobs) run(ctx context.Context) {
 	j.mu.Lock()
