@@ -134,15 +134,11 @@ func (s *past) ChangeResync(ctx context.Context, did string, change func(*format
 		if err != nil || id == dict.None {
 			return err
 		}
-		var v []byte
-		if v, queued, err = tx.Get(format.ResyncKey(id)); err != nil || !queued {
+		row, err := read.JSON[format.Resync](tx, format.ResyncKey(id))
+		if queued = row != nil; err != nil || !queued || !change(row) {
 			return err
 		}
-		row, err := format.FromJSON[format.Resync](v)
-		if err != nil || !change(&row) {
-			return err
-		}
-		return write.SetJSON(tx, format.ResyncKey(id), &row)
+		return write.SetJSON(tx, format.ResyncKey(id), row)
 	})
 	if err != nil {
 		return queued, fmt.Errorf("graph: changing the queue's row of %s: %w", did, err)

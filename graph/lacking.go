@@ -30,15 +30,6 @@ func (s *past) SweepDue() (number uint64) {
 	return number
 }
 
-// readLacking reads which kinds lack earlier records, by name.
-func readLacking(r kv.Reader) (map[string]format.Lack, error) {
-	v, ok, err := r.Get(format.KeyLacking)
-	if err != nil || !ok {
-		return nil, err
-	}
-	return format.FromJSON[map[string]format.Lack](v)
-}
-
 func setLacking(tx kv.Txn, lacking map[string]format.Lack) error {
 	if len(lacking) == 0 {
 		return nil

@@ -101,8 +101,8 @@ func (s *Store) open(ctx context.Context) (err error) {
 	}
 	if s.o.ReadOnly || s.o.Import {
 		return s.kv.View(ctx, func(r kv.Reader) error {
-			lacking, err := readLacking(r)
-			s.lacking.Store(&lacking)
+			lacking, err := read.JSON[map[string]format.Lack](r, format.KeyLacking)
+			s.lacking.Store(lacking)
 			return err
 		})
 	}
@@ -198,8 +198,12 @@ func (s *Store) addKinds(ctx context.Context) error {
 		if all, err = kinds.Configure(h.Table, s.o.Kinds); err != nil {
 			return err
 		}
-		if lacking, err = readLacking(tx); err != nil {
+		lacks, err := read.JSON[map[string]format.Lack](tx, format.KeyLacking)
+		if err != nil {
 			return err
+		}
+		if lacking = nil; lacks != nil {
+			lacking = *lacks
 		}
 		for i := range all.All {
 			if k := &all.All[i]; !slices.Contains(h.Kinds, k.Kind) {

@@ -31,12 +31,8 @@ func (s *accounts) AccountAndQueue(id dict.ID) (st format.RepoState, known bool,
 	if st, known, err = read.FindAccount(s.r, s.source.Layout, id); err != nil || !st.Has(format.FlagResync) {
 		return st, known, nil, err
 	}
-	v, ok, err := s.r.Get(format.ResyncKey(id))
-	if err != nil || !ok {
-		return st, known, nil, err
-	}
-	q, err := format.FromJSON[format.Resync](v)
-	return st, known, &q, err
+	row, err = read.JSON[format.Resync](s.r, format.ResyncKey(id))
+	return st, known, row, err
 }
 
 // RecordCounts calls each, in order, with the number of records of a kind that each of the accounts has. Those of built-in kinds

@@ -3,22 +3,8 @@ package check
 import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 )
-
-// Totals returns the counts, the cursors and the kinds of a store that no graph has open.
-func Totals(r kv.Reader) (counts format.Counts, cursors []format.Cursor, table *kinds.Table, err error) {
-	h, err := read.Header(r)
-	if err != nil {
-		return counts, nil, nil, err
-	}
-	if counts, err = read.Counts(r); err != nil {
-		return counts, nil, nil, err
-	}
-	cursors, err = read.Cursors(r)
-	return counts, cursors, h.Table, err
-}
 
 // A Keyspace is a part of the store, and its size.
 type Keyspace struct {

@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 )
 
@@ -73,32 +71,6 @@ func TestUsage(t *testing.T) {
 		gone := errors.New("gone")
 		if _, err := Usage(b.table, kinds.BuiltIn, &sizer{err: gone}); !errors.Is(err, gone) {
 			t.Errorf("a failing engine: %v", err)
-		}
-	})
-}
-
-func TestTotals(t *testing.T) {
-	eachStore(t, func(t *testing.T, h healthy) {
-		b := h.bench(t)
-		counts, cursors, table, err := Totals(b.table)
-		want, cerr := read.Counts(b.table)
-		if err != nil || cerr != nil || table != kinds.BuiltIn || fmt.Sprint(counts) != fmt.Sprint(want) || counts.Accounts == 0 {
-			t.Errorf("%+v, want %+v: %v, %v", counts, want, err, cerr)
-		}
-		if len(cursors) != 1 || cursors[0].Source != "relay" || cursors[0].Seq == 0 {
-			t.Errorf("%+v", cursors)
-		}
-		for name, breaks := range map[string]func(){
-			"no header":   func() { delete(b.rows, string(format.HeaderKey)) },
-			"importing":   func() { b.rows[string(format.KeyImport)] = nil },
-			"the counts":  func() { b.rows[b.first('m', isCounts)] = nil },
-			"the cursors": func() { b.rows["c"] = nil },
-		} {
-			b = h.bench(t)
-			breaks()
-			if _, _, _, err := Totals(b.table); err == nil {
-				t.Errorf("%s: no error", name)
-			}
 		}
 	})
 }

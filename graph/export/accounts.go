@@ -104,18 +104,10 @@ func (x *exporter) gather(ids []dict.ID) error {
 }
 
 // past reads an account's row in the resync queue, and the stream's changes to it since.
-func (x *exporter) past(p *pending) error {
+func (x *exporter) past(p *pending) (err error) {
 	if p.state.Has(format.FlagResync) {
-		v, ok, err := x.r.Get(format.ResyncKey(p.id))
-		if err != nil {
+		if p.queued, err = read.JSON[format.Resync](x.r, format.ResyncKey(p.id)); err != nil {
 			return err
-		}
-		if ok {
-			row, err := format.FromJSON[format.Resync](v)
-			if err != nil {
-				return err
-			}
-			p.queued = &row
 		}
 	}
 	if !p.state.Has(format.FlagResync) && !p.state.Has(format.FlagPartial) {
@@ -199,14 +191,12 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 // doubts exports what the store knows to be missing.
 func (x *exporter) doubts() error {
 	d := graph.Doubts{}
-	v, ok, err := x.r.Get(format.KeyLacking)
+	lacking, err := read.JSON[map[string]format.Lack](x.r, format.KeyLacking)
 	if err != nil {
 		return err
 	}
-	if ok {
-		if d.Lacking, err = format.FromJSON[map[string]format.Lack](v); err != nil {
-			return err
-		}
+	if lacking != nil {
+		d.Lacking = *lacking
 	}
 	err = kv.ScanPrefix(x.r, format.KeyHoles, func(_, v []byte) error {
 		h, err := format.FromJSON[format.Holes](v)

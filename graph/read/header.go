@@ -61,6 +61,16 @@ func NotImporting(r kv.Reader) error {
 	return err
 }
 
+// JSON reads the row under a key, nil if there is none.
+func JSON[T any](r kv.Reader, key []byte) (*T, error) {
+	v, ok, err := r.Get(key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	x, err := format.FromJSON[T](v)
+	return &x, err
+}
+
 // FindAccount reads the state of an account, and reports whether there is one.
 func FindAccount(r kv.Reader, l format.Layout, actor dict.ID) (s format.RepoState, found bool, err error) {
 	v, ok, err := r.Get(l.AccountKey(nil, actor))

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"skein.blue/graph"
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
@@ -115,42 +115,26 @@ func (j *BackupJob) Run(ctx context.Context, c Checkpoint) (backup.Report, error
 
 // Summarize opens a store that nobody else uses, without changing it, and says what it holds.
 func Summarize(ctx context.Context, dir string) (s backup.Summary, err error) {
-	store, err := OpenStore(ctx, StoreOptions{Store: dir, ReadOnly: true, Memory: 64 << 20})
+	x, err := OpenIndex(ctx, StoreOptions{Store: dir, ReadOnly: true, Memory: 64 << 20})
 	if err != nil {
 		return s, err
 	}
-	err = store.View(ctx, func(r kv.Reader) error { s, err = summaryOf(r); return err })
-	return s, errors.Join(err, store.Close())
-}
-
-func summaryOf(r kv.Reader) (s backup.Summary, err error) {
-	h, err := read.Header(r)
-	if err != nil {
-		return s, err
-	}
-	counts, err := read.Counts(r)
-	if err != nil {
-		return s, err
-	}
-	var x evidence.Index
-	var cursors []format.Cursor
-	var errs [5]error
-	var lacks bool
-	cursors, errs[0] = read.Cursors(r)
-	x.Holes, errs[1] = read.Holes(r)
-	x.Past, errs[2] = read.Backfill(r, format.Layout{Settings: h.Settings})
-	x.Counts, errs[3] = read.AccountCounts(r)
-	_, lacks, errs[4] = r.Get(format.KeyLacking)
-	if err := errors.Join(errs[:]...); err != nil {
-		return s, err
-	}
-	s = backup.Summary{Format: int(h.Version), Accounts: counts.Accounts, Records: counts.Records, Complete: !lacks && x.All() == nil}
-	for _, c := range cursors {
-		if s.Source == "" || c.Time.After(s.Seen) {
-			s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
+	err = x.Graph.View(ctx, func(v *ask.View) error {
+		index := evidence.IndexOf(v)
+		counts, err := v.Counts()
+		if err != nil {
+			return err
 		}
-	}
-	return s, nil
+		s = backup.Summary{Format: int(format.Newest), Accounts: counts.Accounts, Records: counts.Records, Complete: index.All() == nil}
+		cursors, err := v.Cursors()
+		for _, c := range cursors {
+			if s.Source == "" || c.Time.After(s.Seen) {
+				s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
+			}
+		}
+		return err
+	})
+	return s, errors.Join(err, x.Close(ctx))
 }
 
 // checkpointPatience is how long a request waits for the checkpoint of another, whose client may just have left, to be

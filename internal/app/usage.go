@@ -11,7 +11,7 @@ import (
 
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/say"
 )
@@ -30,10 +30,16 @@ type Stats struct {
 // ReadStats reads what a store holds.
 func ReadStats(ctx context.Context, path string, store kv.Store) (*Stats, error) {
 	st := &Stats{Store: path, Engine: store.Engine(), DiskBytes: store.DiskBytes()}
-	var table *kinds.Table
-	_, err := store.ViewAcross(ctx, func(r kv.Reader) (err error) { // the numbers are estimates anyway
-		if st.Counts, st.Cursors, table, err = check.Totals(r); err == nil {
-			st.Keyspaces, err = check.Usage(r, table, store)
+	_, err := store.ViewAcross(ctx, func(r kv.Reader) error { // the numbers are estimates anyway
+		h, err := read.Header(r)
+		if err == nil {
+			st.Counts, err = read.Counts(r)
+		}
+		if err == nil {
+			st.Cursors, err = read.Cursors(r)
+		}
+		if err == nil {
+			st.Keyspaces, err = check.Usage(r, h.Table, store)
 		}
 		return err
 	})
