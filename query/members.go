@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
@@ -23,11 +22,7 @@ var membersAtOnce = 8192
 // object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
 // operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
-	control := http.NewResponseController(w)
-	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil { // as in xrpc.StartStream
-		_ = control.SetReadDeadline(time.Time{}) // the answer takes as long as it takes
-	}
-	_ = control.SetWriteDeadline(time.Time{})
+	withoutDeadline(w, r)
 	out := bufio.NewWriterSize(w, 256<<10)
 	err := s.members(w, r, out)
 	if err == nil {

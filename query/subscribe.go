@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"time"
 
@@ -162,23 +163,48 @@ func overWebsocket(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 	_ = conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseGoingAway, ""), time.Now().Add(time.Second))
 }
 
-// asEvents sends server-sent events.
+// asEvents sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 func asEvents(serving context.Context, w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
-	stream := xrpc.StartStream(w, r)
+	control, h := withoutDeadline(w, r), w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer it
+	w.WriteHeader(http.StatusOK)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(serving, cancel)()
+	send := func(event string) error {
+		_ = control.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if _, err := w.Write([]byte(event)); err != nil {
+			return err
+		}
+		return control.Flush()
+	}
 	messages(ctx, sub, func(v any, cursor string) error {
 		b, err := json.Marshal(v)
 		if err != nil {
 			return err
 		}
-		e := xrpc.Event{ID: cursor, Data: b}
+		event := "data: " + string(b) + "\n\n"
 		if _, isError := v.(subscriptionError); isError {
-			e.Type = "error"
+			event = "event: error\n" + event
 		}
-		return stream.Send(e)
-	}, stream.Beat)
+		if cursor != "" {
+			event = "id: " + cursor + "\n" + event
+		}
+		return send(event)
+	}, func() error { return send(":\n\n") }) // a comment, which clients ignore
+}
+
+// withoutDeadline lets a request take as long as it takes. Before it answers, the server reads a body, with or without a deadline. If it comes
+// late, the request's context ends.
+func withoutDeadline(w http.ResponseWriter, r *http.Request) *http.ResponseController {
+	control := http.NewResponseController(w)
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
+		_ = control.SetReadDeadline(time.Time{})
+	}
+	_ = control.SetWriteDeadline(time.Time{})
+	return control
 }
 
 // Close ends all subscriptions.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
 	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph/format"
@@ -223,20 +226,59 @@ func stamp(tid uint64) (micros *int64, clock *uint16) {
 	return new(int64(tid >> 10)), new(uint16(tid & 1023)) // 54 bits and 10
 }
 
+// rowsInGroup is the number of rows of a row group, and rowsAtOnce that of rows that wait to be
+// divided into columns.
+const (
+	rowsInGroup = 1 << 20
+	rowsAtOnce  = 1 << 10
+)
+
+// A tableFile is a Parquet file that is being written. A T is a row: a struct whose fields have tags of parquet-go, and a
+// pointer is nil for null. Memory holds one compressed row group at most.
+type tableFile[T any] struct {
+	w    *parquet.GenericWriter[T]
+	rows []T // that wait
+	n    int64
+}
+
+func (t *tableFile[T]) add(row T) error {
+	t.n++
+	if t.rows = append(t.rows, row); len(t.rows) < rowsAtOnce {
+		return nil
+	}
+	return t.flush()
+}
+
+func (t *tableFile[T]) flush() error {
+	_, err := t.w.Write(t.rows)
+	t.rows = t.rows[:0]
+	return err
+}
+
 // writeTable makes the file of a table, whose rows ascend by the column sorted, lets fill write its rows,
 // and completes it.
-func writeTable[T any](w *tableWriter, folder string, part int, sorted string, fill func(t *Parquet[T]) error) (err error) {
+func writeTable[T any](w *tableWriter, folder string, part int, sorted string, fill func(t *tableFile[T]) error) (err error) {
 	name := fmt.Sprintf("%s/part-%05d.parquet", folder, part)
 	f, err := os.Create(filepath.Join(w.o.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	t := NewParquet[T](f, w.o.Program, sorted)
+	out := bufio.NewWriterSize(f, 1<<20)
+	t := &tableFile[T]{w: parquet.NewGenericWriter[T](out,
+		&parquet.WriterConfig{CreatedBy: w.o.Program},
+		parquet.Compression(&zstd.Codec{}),
+		parquet.MaxRowsPerRowGroup(rowsInGroup),
+		parquet.PageBufferSize(1<<20),
+		parquet.DataPageVersion(1),
+		parquet.DefaultEncodingFor(parquet.Int64, &parquet.DeltaBinaryPacked), // times
+		parquet.DefaultEncodingFor(parquet.ByteArray, &parquet.Plain),
+		parquet.SortingWriterConfig(parquet.SortingColumns(parquet.Ascending(sorted))),
+	)}
 	if err := fill(t); err != nil {
 		return err
 	}
-	if err := errors.Join(t.Close(), f.Sync()); err != nil {
+	if err := errors.Join(t.flush(), t.w.Close(), out.Flush(), f.Sync()); err != nil {
 		return fmt.Errorf("export: %s: %w", name, err)
 	}
 	info, err := f.Stat()
@@ -256,7 +298,7 @@ func writeTable[T any](w *tableWriter, folder string, part int, sorted string, f
 
 // strings writes the accounts, and then the URIs, whose authors are accounts.
 func (w *tableWriter) strings(ctx context.Context) error {
-	err := writeTable(w, "accounts", 0, "id", func(t *Parquet[accountRow]) error {
+	err := writeTable(w, "accounts", 0, "id", func(t *tableFile[accountRow]) error {
 		return w.eachForm(ctx, dict.DID, func(states kv.Reader, of dict.ID, form []byte) error {
 			n, err := w.accounts.add(of)
 			if err != nil {
@@ -273,13 +315,13 @@ func (w *tableWriter) strings(ctx context.Context) error {
 			if !active || st.Has(format.FlagErasing) {
 				w.hidden[n/64] |= 1 << (n % 64)
 			}
-			return t.Add(accountRow{n, string(dict.AppendDID(nil, form)), found, active, found && st.Complete()})
+			return t.add(accountRow{n, string(dict.AppendDID(nil, form)), found, active, found && st.Complete()})
 		})
 	})
 	if err != nil {
 		return err
 	}
-	return writeTable(w, "uris", 0, "id", func(t *Parquet[uriRow]) error {
+	return writeTable(w, "uris", 0, "id", func(t *tableFile[uriRow]) error {
 		return w.eachForm(ctx, dict.URI, func(_ kv.Reader, of dict.ID, form []byte) error {
 			n, err := w.uris.add(of)
 			if err != nil {
@@ -290,14 +332,14 @@ func (w *tableWriter) strings(ctx context.Context) error {
 				return err // it names the package
 			}
 			if !packed {
-				return t.Add(uriRow{ID: n, URI: new(string(dict.UnpackRaw(form)))})
+				return t.add(uriRow{ID: n, URI: new(string(dict.UnpackRaw(form)))})
 			}
 			author, ok := w.accounts.of(by)
 			if !ok || tid >= format.EndOfTime {
 				return fmt.Errorf("export: %w: the author of URI %d is not in the dictionary, or its key is not a time", dict.ErrMalformed, of)
 			}
 			micros, clock := stamp(tid)
-			return t.Add(uriRow{n, &author, new(dict.PackedCollection(in)), micros, clock, nil})
+			return t.add(uriRow{n, &author, new(dict.PackedCollection(in)), micros, clock, nil})
 		})
 	})
 }
@@ -338,7 +380,7 @@ func (w *tableWriter) part(ctx context.Context, k *kinds.Info, part int, from, t
 	if !w.o.Since.IsZero() {
 		since = uint64(max(w.o.Since.UnixMicro(), 0)) << 10
 	}
-	return writeTable(w, edges+"/"+k.Name, part, "actor", func(t *Parquet[edgeRow]) error {
+	return writeTable(w, edges+"/"+k.Name, part, "actor", func(t *tableFile[edgeRow]) error {
 		var failed error
 		last, lastNumber, lastKnown, told := dict.None, uint32(0), false, int64(0)
 		err := w.store.View(ctx, func(r kv.Reader) error {
@@ -368,7 +410,7 @@ func (w *tableWriter) part(ctx context.Context, k *kinds.Info, part int, from, t
 				} else {
 					row.Rkey = new(string(rec.Path.AppendRkey(nil)))
 				}
-				if failed = t.Add(row); failed != nil {
+				if failed = t.add(row); failed != nil {
 					return false
 				}
 				if t.n-told >= 1<<16 {
