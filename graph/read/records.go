@@ -24,8 +24,8 @@ type walker struct {
 	value      []byte          // of the head; keys of its records point into it
 }
 
-// A leafTaker takes the value of a leaf that its head does not override, instead of the records. ok is false if it cannot.
-type leafTaker func(v []byte) (ok, more bool)
+// A leafTaker takes the value of a leaf that its head does not override, instead of the records. It returns false if it cannot.
+type leafTaker func(v []byte) bool
 
 var walkers = sync.Pool{New: func() any { return new(walker) }}
 
@@ -50,10 +50,8 @@ func (w *walker) begin(v []byte) (leaves, more bool, err error) {
 
 // below takes a leaf, and emits its records, and those of the head up to its last path.
 func (w *walker) below(v []byte, last format.Path) (more bool, err error) {
-	if w.leaves != nil && (len(w.head) == 0 || format.ComparePaths(w.head[0].Path, last) > 0) {
-		if ok, more := w.leaves(v); ok {
-			return more, nil
-		}
+	if w.leaves != nil && (len(w.head) == 0 || format.ComparePaths(w.head[0].Path, last) > 0) && w.leaves(v) {
+		return true, nil
 	}
 	ok := false
 	if w.wanted != nil {

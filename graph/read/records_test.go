@@ -133,13 +133,14 @@ func TestMalformedRecords(t *testing.T) {
 		rows[test.key] = test.value
 		raw(t, rows, func(r kv.Reader) {
 			all := func(*format.Record) bool { return true }
+			_, subjects := read.AppendSubjects(r, 1, actor, read.Window{}, nil)
 			for i, err := range []error{
 				read.Records(r, 1, actor, all),
 				read.RecordsBetween(r, 1, 0, 1<<40, func(dict.ID, *format.Record) bool { return true }),
 				read.RecordsNaming(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
 				read.RecordsIn(r, 1, actor, read.Window{}, all),
 				read.RecordsWithin(r, 1, actor, 0, 1<<60, all),
-				read.Subjects(r, 1, actor, read.Window{}, nil, func(all []uint64) ([]uint64, bool) { return all, true }),
+				subjects,
 			} {
 				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s: reader %d says %v, want %q", name, i, err, test.want)

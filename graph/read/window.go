@@ -92,7 +92,7 @@ func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64,
 // firstRaw is not above the paths that are not TIDs.
 var firstRaw = format.Path{Raw: []byte{0}}
 
-// Begin begins the read with which Records, RecordsIn and Subjects begin.
+// Begin begins the read with which Records, RecordsIn and AppendSubjects begin.
 func Begin(p kv.Prefetcher, k kinds.Kind, actor dict.ID) {
 	if k.IsLabel() {
 		lo := format.AppendLabelsKey(nil, k, actor)
@@ -103,49 +103,31 @@ func Begin(p kv.Prefetcher, k kinds.Kind, actor dict.ID) {
 }
 
 // AppendSubjects appends the subjects of an actor's records in a window, in no order, perhaps
-// with duplicates.
+// with duplicates. It does not build the records of chunks from which the coder can read the subjects alone.
 func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64) ([]uint64, error) {
-	err := Subjects(r, k, actor, w, dst, func(all []uint64) ([]uint64, bool) { dst = all; return all, true })
-	return dst, err
-}
-
-// Subjects appends the subjects of an actor's records in a window to dst, in no order,
-// perhaps with duplicates. After each thousand or so it calls each with the whole slice; each returns the slice to
-// append to, and whether to go on. Subjects does not build the records of chunks from which the coder can
-// read the subjects alone.
-func Subjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []uint64, each func(all []uint64) (next []uint64, more bool)) error {
 	from, to, wants := w.paths()
 	v, ok, err := r.Get(format.AppendRecordsKey(nil, k, actor))
 	if err != nil || !ok || !wants {
-		return err
+		return dst, err
 	}
 	last := to.TID
 	if w.All() {
 		last = math.MaxUint64
 	}
-	more := true
-	simple := func(v []byte) (ok, goOn bool) {
-		if dst, ok = format.CoderOf(k, actor).AppendSubjects(dst, v, from.TID, last); ok {
-			dst, more = each(dst)
-		}
-		return ok, more
+	simple := func(v []byte) (ok bool) {
+		dst, ok = format.CoderOf(k, actor).AppendSubjects(dst, v, from.TID, last)
+		return ok
 	}
-	if ok, _ := simple(v); ok {
-		return nil
+	if simple(v) {
+		return dst, nil
 	}
-	added := 0
 	_, err = recordsOf(r, k, actor, v, from, to, nil, simple, func(rec *format.Record) bool {
 		if rec.Flags == 0 && w.Has(rec.Path) {
-			if dst, added = append(dst, uint64(rec.Subject)), added+1; added%1024 == 0 {
-				dst, more = each(dst)
-			}
+			dst = append(dst, uint64(rec.Subject))
 		}
-		return more
+		return true
 	})
-	if err == nil && more {
-		each(dst)
-	}
-	return err
+	return dst, err
 }
 
 // RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
