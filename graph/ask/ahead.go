@@ -30,7 +30,7 @@ func (s *state) BeginSubjects(k kinds.Kind, actor dict.ID) {
 	}
 }
 
-// BeginRecords begins the read of Records and of Joined, whose first kind is k.
+// BeginRecords begins the read of Records and of JoinedAmong, whose first kind is k.
 func (s *state) BeginRecords(k kinds.Kind, actor dict.ID) {
 	if p, ok := kv.Ahead(s.r); ok && actor != dict.None {
 		read.Begin(p, k, actor)

@@ -16,18 +16,8 @@ import (
 // keys. The record counts only in the repo of the list's author, as in Bluesky (packages/bsky of
 // the reference implementation, data-plane/server/indexing/plugins/list-item.ts).
 
-// Joined reads the actor's records in a window that make an edge of kind from to subject. It calls
-// each, in no order, with the subject of the same record's edge of kind to. path is valid during
-// the call.
-func (s *edges) Joined(actor dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(path Path, other dict.ID) error) error {
-	if subject == dict.None {
-		return nil
-	}
-	one := func(id dict.ID) (bool, error) { return id == subject, nil }
-	return s.JoinedAmong(actor, from, to, one, w, func(path Path, _, other dict.ID) error { return each(path, other) })
-}
-
-// JoinedAmong is Joined for several subjects: those that among accepts. each gets both subjects.
+// JoinedAmong reads the actor's records in a window that make an edge of kind from to a subject that among accepts. It calls
+// each, in no order, with this subject and that of the same record's edge of kind to. path is valid during the call.
 // among is called once per record with an edge of kind from, and may end the reading with an
 // error.
 func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.ID) (bool, error), w Window, each func(path Path, subject, other dict.ID) error) error {
@@ -61,7 +51,7 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 // Self is kinds.Table.Self.
 func (s *state) Self(k kinds.Kind) kinds.Kind { return s.source.Kinds().Self(k) }
 
-// joinedOf is Joined of several actors, without inactive ones.
+// joinedOf is JoinedAmong of several actors and one subject, without inactive actors.
 func (s *edges) joinedOf(actors []dict.ID, from, to kinds.Kind, subject dict.ID, w Window, each func(actor, other dict.ID, p Path)) error {
 	actors = slices.DeleteFunc(slices.Clone(actors), s.IsHidden)
 	var by []dict.ID
@@ -85,7 +75,11 @@ func (s *edges) joinedOf(actors []dict.ID, from, to kinds.Kind, subject dict.ID,
 // Listed calls each, in no order, with the accounts that author's records in a window put on
 // author's list. An account may come several times, and may be hidden.
 func (s *edges) Listed(list, author dict.ID, w Window, each func(member dict.ID, path Path)) error {
-	return s.Joined(author, kinds.ListItem, kinds.ListMember, list, w, func(p Path, member dict.ID) error {
+	if list == dict.None {
+		return nil
+	}
+	isList := func(id dict.ID) (bool, error) { return id == list, nil }
+	return s.JoinedAmong(author, kinds.ListItem, kinds.ListMember, isList, w, func(p Path, _, member dict.ID) error {
 		each(member, p)
 		return nil
 	})
