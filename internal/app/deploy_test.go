@@ -150,13 +150,15 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Deployments pin their images and base images, and run with minimal privileges. systemd learns
-// when the daemon answers and how to reload it.
+// Deployments and workflows pin the images, base images and actions of others to digests. Deployments run with minimal
+// privileges. systemd learns when the daemon answers and how to reload it.
 func TestDeployed(t *testing.T) {
-	pinned := regexp.MustCompile(`^(debian:\d+\.\d+|[a-z/-]+:v?\d+\.\d+\.\d+)[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
-	images, bases := regexp.MustCompile(`(?m)^\s*image:\s*(\S+)`), regexp.MustCompile(`(?m)^FROM (\S+)`)
+	pinned := regexp.MustCompile(`^(skein(-fdb)?:\d+\.\d+\.\d+|[a-z/-]+:v?\d+\.\d+[a-z0-9.-]*@sha256:[0-9a-f]{64}|[a-z/-]+@[0-9a-f]{40})$`)
+	images, bases := regexp.MustCompile(`(?m)^\s*image:\s*(\S+)`), regexp.MustCompile(`(?m)^FROM (?:--\S+ )?(\S+)`)
+	actions, workflows := regexp.MustCompile(`(?m)^\s*- uses: (\S+)`), "../.github/workflows/"
 	for file, find := range map[string]*regexp.Regexp{
 		"compose.yml": images, "compose.fdb.yml": images, "compose.watch.yml": images, "kubernetes.yml": images, "kubernetes.fdb.yml": images, "Dockerfile": bases, "Dockerfile.fdb": bases,
+		workflows + "ci.yml": actions, workflows + "nightly.yml": actions, workflows + "release.yml": actions,
 	} {
 		found := find.FindAllStringSubmatch(fileText(t, deployed+file), -1)
 		if len(found) == 0 {
@@ -164,7 +166,7 @@ func TestDeployed(t *testing.T) {
 		}
 		for _, m := range found {
 			if m[1] != "scratch" && !pinned.MatchString(m[1]) {
-				t.Errorf("%s: %s is not an exact version", file, m[1])
+				t.Errorf("%s: %s is not pinned", file, m[1])
 			}
 		}
 	}
