@@ -462,14 +462,16 @@ class Paged(Case):
             method, limit, begin = handler.path.split("?")[0].rsplit(".", 1)[1], int(params["limit"][0]), int(params.get("cursor", ["0"])[0])
             asked.append((method, limit))
             end = min(begin + min(limit, 40), 100)
-            field = {"query": "members", "getBlocks": "blocks", "getBacklinks": "records", "getBacklinkDids": "linking_dids", "getFeedSkeleton": "feed"}.get(method, "items")
+            field = {"query": "members", "getBlocks": "blocks", "getBacklinks": "records", "getBacklinkDids": "linking_dids", "getFeedSkeleton": "feed", "queryLabels": "labels"}.get(method, "items")
             handler.json(200, {field: list(range(begin, end)), "handles": {"end": end}, **({"total": 100} if method != "rank" else {}), "cursor": str(end) if end < 100 else None})
 
+        cases = {
+            "query": (1000, ["x"]), "list": (1000, ["x"]), "rank": (1000, []), "get_blocks": (100, ["x", "blocking"]), "query_labels": (250, [["x"]]),
+            "get_backlinks": (1000, ["x", "y"]), "get_backlink_dids": (1000, ["x", "y"]), "get_feed_skeleton": (100, ["x"]),
+        }
+        self.assertEqual({name for name in vars(methods.PagedMethods) if name[0] != "_"}, set(cases))
         for skein in self.each(self.serve(answer)):
-            for method, most, args in (
-                ("query", 1000, ["x"]), ("list", 1000, ["x"]), ("rank", 1000, []), ("get_blocks", 100, ["x", "blocking"]),
-                ("get_backlinks", 1000, ["x", "y"]), ("get_backlink_dids", 1000, ["x", "y"]), ("get_feed_skeleton", 100, ["x"]),
-            ):
+            for method, (most, args) in cases.items():
                 asked.clear()
                 pages = getattr(skein.pages, method)(*args)
                 self.assertEqual(pages.first(45), list(range(45)))
@@ -479,7 +481,6 @@ class Paged(Case):
                 self.assertEqual([limit for _, limit in asked[2:]], [most] * 2)
                 self.assertEqual((pages.first(3), pages.first(0)), ([], []))
             self.assertEqual(skein.members("x").first(3), [0, 1, 2])
-        self.assertEqual({n for n in vars(methods.PagedMethods) if n[0] != "_"}, {"query", "list", "rank", "get_blocks", "get_backlinks", "get_backlink_dids", "get_feed_skeleton"})
 
 
 class Surface(unittest.TestCase):

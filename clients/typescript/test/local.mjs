@@ -228,8 +228,8 @@ test('a token leaves authorization to an account', async t => {
 });
 
 test('methods with a cursor iterate over their pages', async t => {
-  const fields = {query: 'members', getBlocks: 'blocks', getBacklinks: 'records', getBacklinkDids: 'linking_dids', getFeedSkeleton: 'feed', list: 'items', rank: 'items'};
-  const most = {getBlocks: 100, getFeedSkeleton: 100};
+  const fields = {query: 'members', getBlocks: 'blocks', getBacklinks: 'records', getBacklinkDids: 'linking_dids', getFeedSkeleton: 'feed', queryLabels: 'labels', list: 'items', rank: 'items'};
+  const most = {getBlocks: 100, getFeedSkeleton: 100, queryLabels: 250};
   const asked = [];
   const skein = new Skein(await serve(t, (request, response, params) => {
     const limit = Number(params.get('limit')), begin = Number(params.get('cursor') ?? 0), end = Math.min(begin + Math.min(limit, 40), 100);
