@@ -15,6 +15,12 @@ function el(name, attributes, ...children) {
   return e;
 }
 
+// stored is a text that the browser keeps, if it allows that.
+const stored = name => ({
+  get: () => { try { return localStorage.getItem(name); } catch { return null; } },
+  set: text => { try { localStorage.setItem(name, text); } catch { /* it is forgotten */ } },
+});
+
 const number = new Intl.NumberFormat();
 const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
 
@@ -157,7 +163,7 @@ function welcome(out, signal) {
 async function learnConfig() {
   try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page works without it */ }
   $('names').parentElement.hidden = config.people;
-  $('names').checked = keep.get() ?? config.public;
+  $('names').checked = keep.get() ? keep.get() === 'yes' : config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
     $('label').textContent = 'A DID, an AT URI, a bsky.app link or an expression';

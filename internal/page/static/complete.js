@@ -59,10 +59,11 @@ function proposals(text, caret, all, later) {
   return {from, to: caret + /^[^\s(),="]*/.exec(text.slice(caret))[0].length, list: found.filter(p => p.person || p[0].toLowerCase().startsWith(word.toLowerCase()) && p[0] !== word)};
 }
 
-// recent keeps the accounts, posts and lists of the last queries in this browser, if it allows that.
+// recent has the accounts, posts and lists of the last queries.
 const recent = {
-  of: kind => { try { return JSON.parse(localStorage.getItem('recent') || '[]').filter(n => [subjectOf(n).kind, 'subject'].includes(kind)); } catch { return []; } },
-  add: q => { try { localStorage.setItem('recent', JSON.stringify([...new Set([...q.split(literals).filter((_, i) => i % 2), ...recent.of('subject')])].slice(0, 99))); } catch { /* not kept */ } },
+  kept: stored('recent'),
+  of: kind => (recent.kept.get() || '').split(' ').filter(n => n && [subjectOf(n)?.kind, 'subject'].includes(kind)),
+  add: q => recent.kept.set([...new Set([...q.split(literals).filter((_, i) => i % 2), ...recent.of('subject')])].slice(0, 99).join(' ')),
 };
 
 let seeking = 0; // a timer
@@ -75,7 +76,7 @@ function people(word, later) {
   for (const [did, handle] of handles) all.set(...config.handles ? [handle, ''] : [did, handle]);
   for (const p of profiles.values()) if (p) all.set(...config.handles ? ['@' + p.handle, p.displayName] : [p.did, '@' + p.handle]);
   clearTimeout(seeking);
-  if (w.length > 1 && !sought.has(w) && (namesShown())) {
+  if (w.length > 1 && !sought.has(w) && namesShown()) {
     seeking = setTimeout(async () => {
       sought.add(w);
       try {
@@ -96,18 +97,15 @@ const subjects = kind => (text, _, all, later) => ({from: 0, to: text.length, li
 function completes(input, propose) {
   const id = input.id + '-words', box = el('ul', {id, class: 'menu', role: 'listbox', 'aria-label': 'Proposals', hidden: true});
   let found = {list: []}, on = -1;
-  const draw = () => {
+  const offer = (list, at = -1) => {
+    found = list;
+    on = at;
     box.replaceChildren(...found.list.map(([text, note], i) => el('li', {id: id + i, role: 'option', 'aria-selected': String(i === on), onmousedown: e => { e.preventDefault(); accept(i); }}, text, note && el('small', {}, note))));
     box.hidden = !found.list.length;
     input.setAttribute('aria-expanded', String(!box.hidden));
     if (on < 0) return input.removeAttribute('aria-activedescendant');
     input.setAttribute('aria-activedescendant', id + on);
     box.children[on].scrollIntoView({block: 'nearest'});
-  };
-  const offer = list => {
-    found = list;
-    on = -1;
-    draw();
   };
   const close = () => offer({list: []}), look = all => document.activeElement === input && offer(propose(input.value, input.selectionStart, all === true, look));
   const accept = i => {
@@ -122,12 +120,11 @@ function completes(input, propose) {
     const n = found.list.length, chosen = e.key === 'Enter' ? on : e.key === 'Tab' && !e.shiftKey && found.to > found.from ? Math.max(0, on) : -1;
     if (n === 0) return e.key === 'ArrowDown' && look(true);
     if (chosen >= 0) accept(chosen);
-    else if (e.key === 'ArrowDown') on = (on + 1) % n;
-    else if (e.key === 'ArrowUp') on = (on <= 0 ? n : on) - 1;
+    else if (e.key === 'ArrowDown') offer(found, (on + 1) % n);
+    else if (e.key === 'ArrowUp') offer(found, (on <= 0 ? n : on) - 1);
     else if (e.key === 'Escape') close();
     else return;
     e.preventDefault();
-    draw();
   });
   input.after(box);
   return close;
@@ -181,13 +178,9 @@ addEventListener('popstate', async e => {
   scrollTo(0, (e.state && e.state.y) || 0);
 });
 
-// keep stores the viewer's choice about names, if the browser allows it.
-const keep = {
-  get: () => { try { const kept = localStorage.getItem('names'); return kept && kept === 'yes'; } catch { return null; } },
-  set: yes => { try { localStorage.setItem('names', yes ? 'yes' : 'no'); } catch { /* it then lasts for this page only */ } },
-};
+const keep = stored('names'); // the viewer's choice about names
 $('names').addEventListener('change', () => {
-  keep.set($('names').checked);
+  keep.set($('names').checked ? 'yes' : 'no');
   show();
 });
 setInterval(lookForExamples, 5000);
