@@ -120,6 +120,27 @@ await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
 await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-circles', {q: examples[0].q}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times .plot']]);
+// A person is proposed for the start of a handle, in the box and in the sentences.
+for (const [input, typed, button] of [['#q', '@kaito-', '#ask button'], ['.sentence input', '@petra-', '.sentence button']]) {
+  await page.goto(base + '/');
+  await page.waitForSelector('.sentence input');
+  await page.fill(input, '');
+  if (input === '#q') for (const key of ['f', 'o', 'l', 'l', 'Tab']) await page.press(input, key);
+  await page.type(input, typed);
+  const all = () => page.$$eval('.menu:not([hidden]) li', list => list.map(li => li.firstChild.textContent));
+  await until(w => [...document.querySelectorAll('.menu:not([hidden]) li')].filter(li => li.textContent.startsWith(w)).length > 5, typed);
+  const last = (await all()).at(-1);
+  await page.setViewportSize({width: 360, height: 900});
+  await axe('people, on a phone');
+  expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${typed}: ${await all()}`);
+  await page.screenshot({path: `${shots}/people-${button === '#ask button' ? 'box' : 'sentence'}.png`});
+  await page.setViewportSize({width: 1100, height: 900});
+  await page.press(input, 'ArrowUp');
+  await page.press(input, 'Enter');
+  await page.click(button);
+  await until(who => document.querySelector('#out h2')?.textContent.includes(who) && !document.querySelector('#out[aria-busy]'), last);
+  expect(!(await page.$('#out .error')), 'asked: ' + await page.textContent('#out h2'));
+}
 expect(logged.length === 0, 'the console logs nothing, and no other server is contacted' + logged.map(s => '\n       ' + s).join(''));
 await browser.close();
 process.exit(wrong > 0 ? 1 : 0);

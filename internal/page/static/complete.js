@@ -56,7 +56,7 @@ function proposals(text, caret, all, later) {
     : /^(set|accounts|records|ranking)$/.test(kind) ? word || all ? noted(config.sets.filter(s => (kind !== 'ranking' || /ranking|via/.test(s.takes)) && (!type || !s.members || kindOf(s.members) === type)), true) : []
     : (parts[kind]?.[1] || (kind === '1|2' ? ['1', '2'] : recent.of(kind))).map(v => [v]);
   if (word || all) found.push(...options.map(o => [o, parts[o.slice(0, -1)][0]]));
-  return {from, to: caret + /^[^\s(),="]*/.exec(text.slice(caret))[0].length, list: found.filter(p => p.person || p[0].toLowerCase().startsWith(word.toLowerCase()) && p[0] !== word)};
+  return {from, to: caret + /^[^\s(),="]*/.exec(text.slice(caret))[0].length, list: found.filter(p => p[0] !== word && (p.person || p[0].toLowerCase().startsWith(word.toLowerCase())))};
 }
 
 // recent has the accounts, posts and lists of the last queries.
@@ -91,7 +91,7 @@ function people(word, later) {
 }
 
 // subjects proposes what recent queries had for a whole input that takes a subject of a kind, or people.
-const subjects = kind => (text, _, all, later) => ({from: 0, to: text.length, list: kind() === 'account' ? people(clean(text), later) : text ? [] : recent.of(kind()).map(r => [r])});
+const subjects = kind => (text, _, all, later) => ({from: 0, to: text.length, list: kind() === 'account' ? people(all ? '' : clean(text), later) : text ? [] : recent.of(kind()).map(r => [r])});
 
 // completes makes an input propose what propose returns for its text and its caret. It returns a function that ends that.
 function completes(input, propose) {
