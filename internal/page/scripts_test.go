@@ -117,8 +117,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// What is nearly an expression is corrected, also several mistakes at once, to an expression that needs no correction.
-// Other text is left alone.
+// A text that is nearly an expression is corrected, also several mistakes at once, to an expression that needs no
+// correction. Other text is left alone.
 func TestMeant(t *testing.T) {
 	const post, list = "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.feed.post/k", "at://did:plc:aaaaaaaaaaaaaaaaaaaaaaaa/app.bsky.graph.list/k"
 	meant := map[string]string{

@@ -6,7 +6,7 @@ const fillers = /^(an?|the|of|by|to|all|everybody|accounts?|people|whom?|that|wh
 const joins = {and: 'intersect', but: 'intersect', '&': 'intersect', '+': 'intersect', or: 'union', '|': 'union', not: 'except', without: 'except', except: 'except', minus: 'except', '-': 'except', 'don\'t': 'except', 'doesn\'t': 'except'};
 const usual = {account: 'followers', list: 'listed', post: 'likers'}; // the set of a subject that stands alone
 
-// slots returns what a set or an operator takes: its arguments, of which one with … repeats, and its options.
+// slots returns what a set or an operator takes: its arguments and its options. An argument with … repeats.
 function slots(name) {
   const s = setOf(name), all = s.takes ? s.takes.split(' ') : s.of ? [s.of, 'since=', 'until='] : [];
   return {args: all.filter(a => !a.endsWith('=')), options: all.filter(a => a.endsWith('='))};

@@ -1,4 +1,4 @@
-// What the page shows before an answer, and where there is none or not all of it.
+// The states before an answer, without one, and with a part of one.
 'use strict';
 
 // waiting says, after a moment, for how long a query has been running, and stops it on request. Another answer then
