@@ -151,7 +151,7 @@ func TestMeant(t *testing.T) {
 		"few = rank(of=folows($viewer), via=likes), each=2":             "few = rank(of=follows($viewer), via=likes), each=2",
 	}
 	texts := slices.Sorted(maps.Keys(meant))
-	for _, q := range append(slices.Sorted(maps.Values(meant)), "", "cats", "hello world", "(((", "who", "atleast(2, follows(@a.test))", "sample(likes(@a.test), 10, seed=3)", "except(follows(@a.test), labeled(@b.test, spam, on=accounts))",
+	for _, q := range append(slices.Sorted(maps.Values(meant)), "", "cats", "hello world", "(((", "who", "mutuals(follows(@a.test))", "follows(@)", "atleast(2, follows(@a.test))", "sample(likes(@a.test), 10, seed=3)", "except(follows(@a.test), labeled(@b.test, spam, on=accounts))",
 		"blend(3, rank(of=likes(@a.test), via=likers, damp=0.5), 1, rank(of=members(@a.test, @b.test), via=lists, top=3))", "within(@a.test, 2)", "likes(@a.test, since=2026-11-01T00:00:00Z)") {
 		texts, meant[q] = append(texts, q), ""
 	}

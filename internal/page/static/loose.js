@@ -43,14 +43,14 @@ function verbs() {
 // subjectIn returns the account or the record that a word is.
 function subjectIn(word = '') {
   const bare = word.replace(/^["'‘]|["'’]$|['’]s$/g, '');
-  const s = bare === '$viewer' ? {kind: 'account', name: bare} : /^[\d.]+\w?$/.test(bare) ? null : subjectOf(/^@[\w-]+$/.test(bare) ? bare + '.bsky.social' : bare);
+  const s = bare === '$viewer' ? {kind: 'account', name: bare} : /^([\d.]+\w?|@+)$/.test(bare) ? null : subjectOf(/^@[\w-]+$/.test(bare) ? bare + '.bsky.social' : bare);
   return s && {kind: s.kind, text: word[0] === '"' && s.kind !== 'account' ? word : s.name, owner: s.owner};
 }
 
 // make makes a node of a set or an operator, whose arguments it turns into what belongs there.
 function make(name, args, options = {}) {
   const {of, which, inverse} = setOf(name), [x] = args, fits = s => s.of === x.kind || s.of === 'record' && x.kind !== 'account';
-  const setIn = (a, bare) => a.name ? a : make(bare || usual[a.kind] || no(), [a]), owner = a => subjectIn(a.owner || '@' + a.text) || no();
+  const setIn = (a, bare) => a.name ? a : make(bare || usual[a.kind] || no(), [a]), owner = a => subjectIn(a.owner || '@' + (a.text || no())) || no();
   if (of) {
     if (args.length !== 1) return make('intersect', args.map(a => make(name, [a], options)));
     if (x.name) return x.op ? x : make('rank', [], {of: x, via: {text: name}, ...options});
