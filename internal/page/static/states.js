@@ -11,7 +11,7 @@ function waiting(out, asked, asking) {
     asking.abort();
     out.removeAttribute('aria-busy');
     tick();
-    box.replaceChildren('Stopped; worked', time, button);
+    box.replaceChildren('Stopped after working', time, button);
     button.textContent = 'Ask again';
     button.focus();
   }}, 'Stop');
@@ -52,5 +52,5 @@ const nothing = ({type, incomplete}) => el('p', {}, `No ${type === 'did' ? 'acco
 // emptiness says what to do about an index without records.
 async function emptiness(out, signal) {
   const m = await fetch('/live', {signal}).then(r => r.json()).catch(() => ({}));
-  if (m.edges === 0) out.prepend(el('section', {id: 'empty', class: 'warn'}, el('h2', {}, 'Nothing is indexed yet'), el('p', {}, (m.state === 'off' ? 'This server does not index.' : 'This server hears what happens from now on.') + ' To have the past, start one so:'), ways(aPart, theWhole)));
+  if (m.edges === 0) out.prepend(el('section', {id: 'empty', class: 'warn'}, el('h2', {}, 'Nothing is indexed yet'), el('p', {}, (m.state === 'off' ? 'This server does not index.' : 'This server hears what happens from now on.') + ' For the past, start a server like this:'), ways(aPart, theWhole)));
 }
