@@ -12,7 +12,7 @@ const hasViewer = line => /\$viewer|,\s*seen\s*=/.test(line);
 let seenBy = ''; // the last viewer
 
 // feedState is the state of the page that shows a feed, at first as an account of the examples sees it.
-const feedState = line => ({feed: line, ...hasViewer(line) && {viewer: seenBy || me.get() || example(/follows\(([^(),]+)\)/)}});
+const feedState = line => ({feed: line, ...hasViewer(line) && {viewer: seenBy || me() || example(/follows\(([^(),]+)\)/)}});
 
 // example returns what the examples have at a place.
 const example = pattern => (pattern.exec(config.examples.map(e => e.q).join('\n')) || ['', ''])[1];

@@ -1,17 +1,17 @@
 // The visitor: who they are, if they say so, and what they may ask about themselves.
 'use strict';
 
-const me = {
-  get: () => { try { return localStorage.getItem('me'); } catch { return ''; } },
-  set: who => { try { localStorage.setItem('me', who); } catch { /* the browser forbids it */ } },
-};
+// me returns who the visitor is, or keeps it in this browser, if that is allowed.
+function me(who) {
+  try { return who === undefined ? localStorage.getItem('me') : localStorage.setItem('me', who); } catch { return null; }
+}
 
 // you returns the visitor's cards, or a form that asks who they are.
 function you(signal) {
-  const x = me.get(), notes = [];
+  const x = me(), notes = [];
   if (!x) {
     return subjectForm('You: enter your account, and the cards are about you. Only this browser remembers it.', '', () => 'account', who => {
-      me.set(who);
+      me(who);
       return {q: ''};
     });
   }
@@ -22,7 +22,7 @@ function you(signal) {
     if (/^[ief]/.test(q)) ask('blue.skein.graph.query', {set: q, count: 'true'}, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
   });
   return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), el('button', {type: 'button', class: 'plain', onclick: () => {
-    me.set('');
+    me('');
     show();
   }}, 'Not you?')), el('ul', {class: 'cards'}, ...cards.map(([name, q], i) => card({q}, name, q, notes[i]))), el('h3', {}, 'Or start from these'));
 }

@@ -86,8 +86,8 @@ function chart(caption, answer, set, what, grown) {
       apply();
     }}, brush, ...ticks.map(t => place(el('span', {class: 'tick', 'aria-hidden': 'true'}, rough.format(t)), {bottom: 100 * t / top})));
   if (grown) {
-    const line = values.map((v, i) => `L${i + .5} ${top - v}`).join(''), path = (name, d) => drawn('path', {class: name, d});
-    plot.prepend(drawn('svg', {viewBox: `0 0 ${n} ${top}`, preserveAspectRatio: 'none'}, path('area', `M.5 ${top}${line}V${top}`), path('line', 'M' + line.slice(1))));
+    const line = values.map((v, i) => `L${n * i / (n - 1)} ${top - v}`).join(''), path = (name, d) => drawn('path', {class: name, d});
+    plot.prepend(drawn('svg', {viewBox: `0 0 ${n} ${top}`, preserveAspectRatio: 'none'}, path('area', `M0 ${top}${line}V${top}`), path('line', 'M' + line.slice(1))));
   } else {
     plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number.format(v)}`}), {height: 100 * v / top}))));
   }
