@@ -6,7 +6,7 @@ function me(who) {
   try { return who === undefined ? localStorage.getItem('me') : localStorage.setItem('me', who); } catch { return null; }
 }
 
-// you returns the visitor's cards, or a form that asks who they are.
+// you returns the cards of the visitor, or a form for their account.
 function you(signal) {
   const x = me(), notes = [];
   if (!x) {
