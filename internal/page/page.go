@@ -43,7 +43,7 @@ var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/
 
 // spare is what browsers do not receive of scripts, the style sheet and HTML: indentation, and lines that have only a
 // comment. No text that spans lines may depend on it.
-var spare = regexp.MustCompile(`(?m)^[ \t]*(//.*\n)?`)
+var spare = regexp.MustCompile(`(?m)^\s*(//.*\n)?`)
 
 // files are all files of the page, by name.
 var files = func() map[string]*file {
