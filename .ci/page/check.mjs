@@ -443,6 +443,8 @@ expect((await page.$$eval('#out b', list => list.map(b => b.textContent))).filte
 await type(`intersect(follows(${account}), likers(${post}))`);
 await until(() => /@person/.test(document.querySelector('#out h2').textContent));
 expect(/^intersect\(follows\(@person\d+\.example\.com\), likers\(“Post \d+ .*”\)\)$/.test(await page.textContent('#out h2')), 'an expression shows names: ' + await page.textContent('#out h2'));
+await until(() => /followed by @person.*like “Post/.test(document.querySelector('#out .legend')?.textContent));
+expect(true, 'and so does its picture');
 const listed = await page.$$eval('#out .members [data-member]', list => list.map(e => e.dataset.member));
 expect(new Set(listed).size === listed.length, 'no member is listed twice');
 await type(account);

@@ -179,6 +179,5 @@ const circle = (x, signal) => picture('circle', 'Its circle', signal, async () =
   Object.entries(answer.handles || {}).forEach(([did, handle]) => handles.set(did, '@' + handle));
   const at = (who, turn, away, width) => place(face(who), {left: 50 + away * Math.sin(2 * Math.PI * turn), top: 50 - away * Math.cos(2 * Math.PI * turn), width});
   const around = el('div', {class: 'around'}, at(x, 0, 0, 22), ...answer.items.map((i, k) => k < inner ? at(i.member, k / inner, 24, 14) : at(i.member, (k - inner + .5) / (answer.items.length - inner), 43, 10)));
-  nameThem(around, signal);
   return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), unsure(answer)];
 });
