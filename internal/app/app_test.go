@@ -110,7 +110,6 @@ func compare(t *testing.T, tr *oracle.Truth, base string, limit int) {
 	if len(diffs) > 0 || compared < 1000 {
 		t.Fatalf("known, rank, getRelationships, windows, list, links: %d differences, %d answers that are not empty", len(diffs), compared)
 	}
-	compareAuthors(t, tr, base)
 }
 
 type stats struct {
