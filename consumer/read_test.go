@@ -136,7 +136,7 @@ func TestPauseIsBounded(t *testing.T) {
 	})
 }
 
-// A refusal keeps the cause and the answer, of which it reads at most 4 KiB.
+// A refusal keeps the cause and the first 4 KiB of the answer.
 func TestRefusal(t *testing.T) {
 	cause := errors.New("bad handshake")
 	for code, isBusy := range map[int]bool{429: true, 503: true, 500: false, 404: false, 200: false} {

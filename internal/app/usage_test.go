@@ -10,7 +10,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
-// A store of which a part cannot be read has no numbers.
+// A store has no numbers if a part of it cannot be read.
 func TestStatsOfABrokenStore(t *testing.T) {
 	for name, breaks := range map[string]func(tx kv.Txn){
 		"":            func(kv.Txn) {},
