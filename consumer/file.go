@@ -31,7 +31,7 @@ func (c *Consumer) readFile(ctx context.Context) (err error) {
 // error if ctx ends first.
 func (c *Consumer) readFrames(ctx context.Context, next func() ([]byte, error)) error {
 	c.resume(c.from)
-	pace := rate.NewLimiter(rate.Limit(c.o.Rate), max(1, int(c.o.Rate/1000)))
+	pace := rate.NewLimiter(rate.Limit(c.o.Rate), max(1, int(c.o.Rate/50))) // so it catches up after a stall of 20 ms
 	err := c.takeAll(func() (i proof.Item) {
 		if i.Err = ctx.Err(); i.Err == nil && c.o.Rate > 0 {
 			i.Err = pace.Wait(ctx)
