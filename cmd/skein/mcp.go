@@ -41,7 +41,7 @@ const (
 	maxAtOnce     = 64      // requests over HTTP
 	mcpExplaining = "skein indexes the follows, likes, reposts, blocks and lists of Bluesky and other apps of the AT Protocol. " +
 		"Most tools take sets as expressions, which the tool query and the resource " + mcpResource + " describe. In examples, A, B and ME stand for accounts. " +
-		"Ask with names=true if a person reads the answer. If an answer has incomplete=true, say so, and give its reason."
+		"Ask with names=true if a person reads the answer. If an answer has incomplete=true, say so, and give its reason; without it, skein knows of nothing that the answer lacks."
 )
 
 // mcpVersions are the versions of the protocol, the newest first.

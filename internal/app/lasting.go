@@ -99,7 +99,7 @@ func (w *LastingWatch) Run(ctx context.Context) error {
 			wait = time.Second
 		}
 		if answer, ok := errors.AsType[*AnswerError](err); ok {
-			if answer.Status < 500 && answer.Wait == 0 && !w.Forever {
+			if (answer.Status < 500 || answer.Status == http.StatusNotImplemented) && answer.Wait == 0 && !w.Forever {
 				return err
 			}
 			wait = max(wait, answer.Wait)

@@ -264,7 +264,9 @@ function outside(member) {
 }
 
 // setCards returns a card for each set of an account, a post or a list.
-const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.title || s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
+// titles are those of sets of posts whose names say little.
+const titles = {repliedTo: 'Posts it answers', quoted: 'What it quotes', mentions: 'Accounts it mentions', mentioners: 'Accounts that mention it', tags: 'Tags it uses'};
+const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.title || titles[s.name] || s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
 
 // showSubject shows an account, a post or a list, with queries about it.
 async function showSubject(out, s, signal) {

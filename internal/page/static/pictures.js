@@ -81,7 +81,8 @@ function circles(regions, totals) {
     all = [{x, y: 110, r}, {x: x + d, y: 110, r: s}];
   }
   const places = {}; // for the number of each part, the point with the most room
-  for (let y = 0; y < high; y += 3) {
+  const level = all.length < 3; // the numbers of two circles stand in a line
+  for (let y = level ? 110 : 0; y < high; y += level ? high : 3) {
     for (let x = 0; x < wide; x += 3) {
       const away = all.map(c => c.r - Math.hypot(x - c.x, y - c.y)), mask = away.reduce((m, d, i) => m | (d > 0) << i, 0), room = Math.min(...away.map(Math.abs));
       if (!(places[mask]?.room >= room)) places[mask] = {x, y: y + 5, room};
