@@ -361,7 +361,7 @@ func TestLastMoment(t *testing.T) {
 	})
 }
 
-// TestLastBeat: a beat that was on its way to the store when its writer died is no sign of life.
+// TestLastBeat: a beat that was on its way to the store when its writer died does not keep others out.
 func TestLastBeat(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		old := take(t, writer(store, "old", 24*time.Hour))

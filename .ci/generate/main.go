@@ -26,7 +26,7 @@ var errNames = errors.New("generate: two definitions have the same name in the c
 // The table of methods in clients/README.md is between these lines.
 const tableBegins, tableEnds = "<!-- methods, by go run ./.ci/generate -->\n", "<!-- end of methods -->\n"
 
-// errTable is returned if there is no place for the table.
+// errTable is returned if the markers around the table are missing.
 var errTable = errors.New("generate: clients/README.md lacks the lines around the table of methods")
 
 // forms are the methods that a server also accepts as a form, by POST, since their parameters may

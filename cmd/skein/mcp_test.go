@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,29 +14,18 @@ import (
 	"skein.blue/internal/clients"
 )
 
-// mcpBehind serves MCP over HTTP in front of a server, and returns what sends it a message with headers.
+// mcpBehind returns what sends a message with headers to MCP over HTTP, in front of a server.
 func mcpBehind(t *testing.T, asker app.Asker) func(message string, headers ...string) (int, string) {
 	t.Helper()
-	s := httptest.NewServer(mcpHandler(asker))
-	t.Cleanup(s.Close)
+	handler := mcpHandler(asker)
 	return func(message string, headers ...string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/mcp", strings.NewReader(message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(message))
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(b)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		return w.Code, w.Body.String()
 	}
 }
 

@@ -129,6 +129,7 @@ func TestWatchesSurviveKills(t *testing.T) {
 	run(t, 64, "another set", "watch", "--server", d.api, "--state", state, "likes("+known+")")
 	run(t, 64, "expected text, jsonl or auto", "watch", "--format", "csv", set)
 	run(t, 1, "did you mean follows", "watch", "--server", d.api, "folows("+known+")")
+	run(t, 1, "no subscriptions", "watch", "--server", answers(t, 501, map[string]any{"error": "MethodNotImplemented", "message": "no subscriptions"}), set)
 	d.stop()
 	run(t, 0, "no problems found", "check", "--store", args[1])
 	write(t, file, "a = "+set+" -> ")
