@@ -113,6 +113,7 @@ type core struct {
 
 	common    atomic.Pointer[common] // the newest that was read
 	unwritten atomic.Uint64          // ask.Unwritten.Parts, as of the last look of FollowWriters
+	sweptSeen atomic.Uint32          // the day on which AddSeen last deleted what is too old
 }
 
 // closeTime bounds Close: the store may not answer, and the next writer finds out what Close

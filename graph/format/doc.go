@@ -31,6 +31,7 @@
 //	'm' "import"                 → nothing        while an import is not finished
 //	'm' "secret"                 → 32 random bytes, for opaque query cursors
 //	'm' "watch " name            → what was sent of a watch of --watches, JSON (internal/app, lasting.go)
+//	'm' "seen " day(4) slot(2)   → marks of 4 bytes: what viewers of feeds have seen (query/feed, seen.go)
 //	'w' actor                    → Resync, JSON   the queue of repos to fetch (resync.go)
 //	'b' …                        → labels, and how far each labeler is read (labels.go)
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)

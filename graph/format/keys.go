@@ -39,6 +39,11 @@ var (
 // WatchKey returns the key of the place of a watch, or with "" the prefix of all of them.
 func WatchKey(name string) []byte { return []byte("mwatch " + name) }
 
+// SeenKey returns the key of what the viewers of a slot saw on a day, counted from 1970.
+func SeenKey(day uint32, slot uint16) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint32([]byte("mseen "), day), slot)
+}
+
 // AppendRecordsKey appends the key of the head of an actor's records of a kind. It is a prefix of the keys of the leaves below it.
 func AppendRecordsKey(dst []byte, k kinds.Kind, actor dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyRecord, byte(k)), actor)

@@ -95,7 +95,7 @@ func openEngine(ctx context.Context, o StoreOptions) (kv.Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
-		return fdbkv.Open(ctx, fdbkv.Options{Location: at, Create: o.Create, ReadOnly: o.ReadOnly, Merger: graph.Merger(), Logger: log, Metrics: o.writes})
+		return fdbkv.Open(ctx, fdbkv.Options{Location: at, Create: o.Create, Merger: graph.Merger(), Logger: log, Metrics: o.writes})
 	}
 	if backup.Unfinished(o.Store) {
 		return nil, fmt.Errorf("the folder holds an unfinished restore: %s; run the same skein restore again, which continues it, or remove the folder", o.Store)

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/query/language"
@@ -35,7 +33,6 @@ type Options struct {
 type Feeds struct {
 	o     Options
 	feeds atomic.Pointer[[]feed]
-	seen  sketches
 }
 
 // New reads the file of feeds.
@@ -50,8 +47,6 @@ func New(o Options) (*Feeds, error) {
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
 		return nil, fmt.Errorf("the publisher %q of the feeds is not a DID: %w", f.o.Publisher, err)
 	}
-	f.seen.most = maxSketches
-	f.seen.kept, _ = simplelru.NewLRU[string, sketch](math.MaxInt, nil)
 	_, err := f.Reload()
 	return f, err
 }
@@ -132,7 +127,10 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	}{Feed: []skeletonItem{}}
 	var seen viewed
 	if g.hide && g.line > 0 { // the sender of a line may name anybody
-		seen = f.seen.of(q.Store.Secret(), g.did)
+		seen = viewer(q.Store, g.did)
+		if err := seen.load(ctx, q.Store); err != nil {
+			return nil, err
+		}
 	}
 	posts, next, err := g.page(ctx, *q, at, limit, !again, seen)
 	if err != nil {

@@ -10,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query/xrpc"
 )
@@ -211,13 +214,18 @@ func posts(n int) (all []string) {
 	return all
 }
 
-// Posts that a viewer has seen are remembered for a week; of unseen posts, at most one in a hundred is taken for seen.
+// Posts that a viewer has seen are remembered for a week, also by a server that starts again; of unseen posts, at most one in ten
+// thousand is taken for seen. Older rows are deleted.
 func TestSeenForAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFeeds(t, "a = likes($viewer), seen=hide", Options{})
-		all, secret, did := posts(100_000), []byte("secret"), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+		all, did := posts(100_000), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+		store := memkv.Open(memkv.Options{Merger: graph.Merger()})
+		var g *graph.Store
 		taken := func(did string, list []string) (n int) {
-			v := f.seen.of(secret, did)
+			v := viewer(g, did)
+			if err := v.load(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
 			for _, uri := range list {
 				if v.has(uri) {
 					n++
@@ -225,67 +233,84 @@ func TestSeenForAWeek(t *testing.T) {
 			}
 			return n
 		}
-		see := func(did string, list ...string) { f.seen.add(f.seen.of(secret, did), did, list) }
+		see := func(did string, list ...string) {
+			v, marks := viewer(g, did), []uint32(nil)
+			for _, uri := range list {
+				marks = append(marks, v.mark(uri))
+			}
+			if err := g.AddSeen(t.Context(), v.slot, today(), marks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rows := func() (n int) {
+			_ = store.View(t.Context(), func(r kv.Reader) error {
+				return kv.ScanPrefix(r, []byte("mseen "), func([]byte, []byte) error { n++; return nil })
+			})
+			return n
+		}
 		for day := range 60 {
+			var err error
+			if g, err = graph.Open(t.Context(), store, graph.Options{Embedded: true}); err != nil {
+				t.Fatal(err)
+			}
 			see(did, all[day], all[1000])
+			see("did:web:h"+all[day][len(all[day])-2:]+".example", all[1000])
 			for ago := range day {
-				if got, want := taken(did, all[day-ago:day-ago+1]) == 1, ago <= seenDays; got != want {
+				if got, want := taken(did, all[day-ago:day-ago+1]) == 1, ago <= 7; got != want {
 					t.Fatalf("day %d: seen %d days ago: %v", day, ago, got)
 				}
 			}
+			if taken(did, all[1000:1001]) != 1 || rows() > 2*8 {
+				t.Fatalf("day %d: %d rows; a post that is seen each day: %v", day, rows(), taken(did, all[1000:1001]))
+			}
+			if err := g.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(24 * time.Hour)
 		}
-		if n := len(f.seen.of(secret, did).marks); n > seenDays+2 {
-			t.Errorf("%d marks of a post a day, and of one that is seen again", n)
+		for begin := 0; begin < 3000; begin += 100 {
+			see(did, all[begin:begin+100]...)
+			see(did, all[begin:begin+100]...)
 		}
-		time.Sleep((16 - 1) * 24 * time.Hour) // days are counted modulo 16
-		if n := taken(did, all); n != 0 {
-			t.Errorf("%d posts are seen after two weeks", n)
+		if n := taken(did, all[3000-1024:3000]); n != 1024 {
+			t.Errorf("%d of the latest 1,024 posts are seen", n)
 		}
-		for begin := 0; begin < 3*maxMarks; begin += 500 {
-			see(did, all[begin:begin+500]...)
-		}
-		if n := taken(did, all[2*maxMarks+500:3*maxMarks]); n != maxMarks-500 {
-			t.Errorf("%d of the latest %d posts are seen", n, maxMarks-500)
-		}
-		if n := taken(did, all[3*maxMarks+500:]) + taken("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", all); n > len(all)/100 {
+		if n := taken(did, all[3000:]) + taken("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", all); n > len(all)/10_000 {
 			t.Errorf("%d of %d unseen posts are taken for seen", n, len(all))
 		}
 	})
 }
 
-// The memory of what was seen is bounded, however many accounts send how much; the accounts of one domain count as one.
+// Marks of seen posts are bounded, however many accounts send how many; the accounts of one domain count as one.
 func TestAbuseInteractions(t *testing.T) {
-	f := newFeeds(t, "a = likes($viewer), seen=hide", Options{})
-	f.seen.most = 1 << 20
-	all := posts(3 * maxMarks)
-	see := func(did string, n int) { f.seen.add(f.seen.of(nil, did), did, all[:n]) }
-	knows := func(did string) bool { v := f.seen.of(nil, did); return v.has(all[0]) }
-	const reader, idle = "did:plc:rrrrrrrrrrrrrrrrrrrrrrrr", "did:plc:iiiiiiiiiiiiiiiiiiiiiiii"
+	s := serve(t, 1, "a = likes($viewer), seen=hide", Options{})
+	all := posts(3 * 1024)
+	see := func(did string, n int) {
+		s.viewer = did
+		s.see(map[string]bool{}, all[:n]...)
+	}
+	knows := func(did string) bool {
+		v := viewer(s.Store, did)
+		return v.load(t.Context(), s.Store) == nil && v.has(all[0])
+	}
+	const reader = "did:plc:rrrrrrrrrrrrrrrrrrrrrrrr"
 	see(reader, 100)
 	for i := range 200 {
 		see(fmt.Sprintf("did:web:n%d.attacker.example", i), len(all))
 	}
-	if !knows(reader) || f.seen.bytes > 2*(sketchSize+4*maxMarks) {
-		t.Errorf("one attacker with a domain takes %d bytes", f.seen.bytes)
+	marks, err := s.Store.Seen(t.Context(), viewer(s.Store, "did:web:attacker.example").slot, today())
+	if !knows(reader) || len(marks) != 1024 || err != nil {
+		t.Errorf("an attacker with a domain has %d marks, %v", len(marks), err)
 	}
 	see("did:web:a.attacker.example", 100)
 	if knows("did:web:b.attacker.example") || !knows("did:web:a.attacker.example") {
 		t.Error("an account has seen what another of its domain has")
 	}
-	see(idle, 100)
-	for i := range 200 {
-		see(fmt.Sprintf("did:plc:%024d", i), len(all))
-		if !knows(reader) || f.seen.bytes > f.seen.most {
-			t.Fatalf("after %d accounts, %d bytes: who reads all the time is forgotten, or too much is kept", i, f.seen.bytes)
-		}
+	slot := map[uint16]bool{}
+	for i := range 2000 {
+		slot[viewer(s.Store, fmt.Sprintf("did:plc:%024d", i)).slot] = true
 	}
-	real := 0
-	for _, did := range f.seen.kept.Keys() {
-		k, _ := f.seen.kept.Peek(did)
-		real += sketchSize + 4*cap(k.marks)
-	}
-	if knows(idle) || real > f.seen.most || f.seen.bytes > real {
-		t.Errorf("%d bytes of %d: the oldest is kept %v", real, f.seen.bytes, knows(idle))
+	if len(slot) < 1800 {
+		t.Errorf("2,000 accounts share %d slots", len(slot))
 	}
 }

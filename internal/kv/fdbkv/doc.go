@@ -34,9 +34,6 @@ import (
 // ErrNotBuilt is returned by Open in a program built without the tag fdb.
 var ErrNotBuilt = errors.New("this skein was built without FoundationDB")
 
-// ErrReadOnly is returned by Update of a store that was opened with ReadOnly.
-var ErrReadOnly = errors.New("fdbkv: the store is read-only")
-
 // Options say how a store is opened.
 type Options struct {
 	Location
@@ -44,8 +41,6 @@ type Options struct {
 	// Create makes the store if it does not exist; without it Open returns
 	// kv.ErrNotFound.
 	Create bool
-	// ReadOnly makes every Update fail with ErrReadOnly.
-	ReadOnly bool
 	// Merger folds merges. The store records its name.
 	Merger kv.Merger
 	// Timeout limits how long the cluster may be silent. After it, Open and View

@@ -326,9 +326,6 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.o.ReadOnly {
-		return ErrReadOnly
-	}
 	t := &txn{reader: reader{s: s}, seed: maphash.MakeSeed()}
 	return s.transact(ctx, true, func(tr fdb.Transaction) error {
 		t.begin(tr)
