@@ -16,12 +16,11 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// What viewers have seen is kept in the store, in slots. A post is a mark of 32 bits of a hash, which depends on the viewer: with the
-// marks of a slot, at most 8 days of 1,024, one unseen post in 500,000 is taken for seen.
+// The store keeps the posts that viewers have seen, in slots. A post is a mark of 32 bits of a hash, which depends on the viewer: with
+// the marks of a slot, at most 8 days of 1,024, one unseen post in 500,000 is taken for seen.
 //
-// The slot is a hash of whom the account cost something (identities.PayerOf): all accounts of a domain, which are free, have one. An
-// attacker who wants to drive out what others have seen needs thousands of accounts of a directory that rations them, since the
-// store's secret decides on the slots.
+// The payer for an account (identities.PayerOf) decides on its slot, with the store's secret: all accounts of a domain, which are free,
+// share one. An attacker who wants to drive out the marks of others needs thousands of accounts of a directory that rations them.
 const slots = 1 << 15 // 8 rows of up to 4 KiB each
 
 // viewed is what a viewer has seen.
