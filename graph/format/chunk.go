@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -146,6 +147,7 @@ func hasFlags(records []Record) bool {
 
 // appendEnds appends the state after each of the records.
 func appendEnds(dst []chunkEnd, records []Record) []chunkEnd {
+	dst = slices.Grow(dst, len(records))
 	for i := range records {
 		r := &records[i]
 		dst = append(dst, chunkEnd{r.Path.TID >> ClockBits, r.Path.TID & clockMask, uint64(r.Subject)})
@@ -362,10 +364,10 @@ func Merged(head, leaves []Record, each func(*Record) bool) (more bool) {
 	return merged(head, leaves, false, each)
 }
 
-// NewestOf returns the entries of two ascending lists, removed ones included. The newer ones win.
-func NewestOf(newer, older []Record) (all []Record) {
-	merged(newer, older, true, func(r *Record) bool { all = append(all, *r); return true })
-	return all
+// AppendNewest appends the entries of two ascending lists to dst, removed ones included. The newer ones win.
+func AppendNewest(dst, newer, older []Record) []Record {
+	merged(newer, older, true, func(r *Record) bool { dst = append(dst, *r); return true })
+	return dst
 }
 
 func merged(head, leaves []Record, removed bool, each func(*Record) bool) (more bool) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"sync"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -213,9 +214,12 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Copy the value: the records' keys point into it, and later reads may invalidate it.
-	records, reach, err := coder.Read(nil, bytes.Clone(v), 0)
-	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(nil, reach, records)) <= maxChunkBytes { // v may be packed
+	own, _ := leafMemories.Get().(*leafMemory)
+	defer leafMemories.Put(own)
+	own.in = append(own.in[:0], v...) // the records' keys point into it, and later reads may invalidate v
+	records, reach, err := coder.Read(own.old[:0], own.in, 0)
+	own.old = records
+	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(own.out[:0], reach, records)) <= maxChunkBytes { // v may be packed
 		return 0, err
 	}
 	return 1, m.spillRecords(tx, coder, key, reach, records, spillLeaves)
@@ -240,8 +244,16 @@ func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key, operand []byt
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
-	return m.spillRecords(tx, c, key, reach, format.NewestOf(records, old), math.MaxInt)
+	return m.spillRecords(tx, c, key, reach, format.AppendNewest(nil, records, old), math.MaxInt)
 }
+
+// leafMemory is what the reading of a head and the rewriting of a leaf take.
+type leafMemory struct {
+	old, all []format.Record
+	in, out  []byte
+}
+
+var leafMemories = sync.Pool{New: func() any { return new(leafMemory) }}
 
 // spillRecords moves the records of a head into leaves, and sets the reach of the head, which was reach. It rewrites at most so many leaves. The head
 // keeps the records of other leaves, and those that would make a small leaf at the end.
@@ -249,6 +261,8 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach
 	isRemoved := func(r format.Record) bool { return r.Flags == format.Removed }
 	end := kv.PrefixEnd(bytes.Clone(head))
 	rest, last := records, false
+	own, _ := leafMemories.Get().(*leafMemory)
+	defer leafMemories.Put(own)
 	for leaves := 0; len(rest) > 0 && !last && leaves < most; leaves++ {
 		last = true // unless there is a leaf that the next record belongs to
 		err := tx.Scan(format.AppendLeafKey(bytes.Clone(head), rest[0].Path), end, false, func(key, v []byte) (bool, error) {
@@ -256,15 +270,16 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach
 			if err != nil {
 				return false, err
 			}
-			old, _, err := c.Read(nil, bytes.Clone(v), 0)
-			if err != nil {
+			own.in = append(own.in[:0], v...)
+			if own.old, _, err = c.Read(own.old[:0], own.in, 0); err != nil {
 				return false, fmt.Errorf("graph: chunk %x: %w", key, err)
 			}
 			n := 0
 			for n < len(rest) && format.ComparePaths(rest[n].Path, to) <= 0 {
 				n++
 			}
-			all := slices.DeleteFunc(format.NewestOf(rest[:n], old), isRemoved)
+			own.all = format.AppendNewest(own.all[:0], rest[:n], own.old)
+			all := slices.DeleteFunc(own.all, isRemoved)
 			rest, last = rest[n:], false
 			if len(all) == 0 {
 				tx.Delete(key)
@@ -275,7 +290,8 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach
 				if n < len(all) {
 					setLeaf(tx, c, head, all[:n])
 				} else {
-					tx.Set(key, c.AppendStored(nil, 0, all))
+					own.out = c.AppendStored(own.out[:0], 0, all)
+					tx.Set(key, own.out)
 				}
 				all = all[n:]
 			}
