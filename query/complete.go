@@ -306,7 +306,10 @@ func (c *claim) settle(to *caveats) error {
 	}
 	slices.Sort(p.Sources)
 	p.Sources = slices.DeleteFunc(slices.Compact(p.Sources), func(s string) bool { return s == "" })
-	p.Since, p.Through, p.Oldest = stamp(c.index.Holes.Unbroken), stamp(through), stamp(oldest)
+	if since := c.index.Holes.Unbroken; !since.After(through) { // by the clock of this machine: events of a recording are older
+		p.Since = stamp(since)
+	}
+	p.Through, p.Oldest = stamp(through), stamp(oldest)
 	to.Proof = p
 	return err
 }

@@ -281,7 +281,7 @@ func Labeler(l ask.Labeler, now time.Time) *Missing {
 
 // A Proof names what a complete answer rests on.
 type Proof struct {
-	Since    string   `json:"since,omitempty"`   // since when the stream has had no hole
+	Since    string   `json:"since,omitempty"`   // since when the stream has had no hole; "" if all events are older
 	Through  string   `json:"through,omitempty"` // the time of the newest event
 	Sources  []string `json:"sources"`           // what was read
 	Accounts any      `json:"accounts"`          // how many accounts it depends on, or "everybody"

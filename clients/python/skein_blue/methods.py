@@ -257,7 +257,7 @@ class CountsOutput(_CountsOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -596,7 +596,7 @@ class LabelsOutput(_LabelsOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -636,7 +636,7 @@ class ListOutput(_ListOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -662,7 +662,7 @@ class OverlapOutput(_OverlapOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -687,7 +687,7 @@ class PathOutput(_PathOutput, total=False):
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -710,7 +710,7 @@ class QueryOutput(_QueryOutput, total=False):
     incomplete: bool
     members: List[str]
     missing: Missing
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str
@@ -741,7 +741,7 @@ class RankOutput(_RankOutput, total=False):
     missing: Missing
     #: For share and lift: the number of accounts in the set.
     of: int
-    #: With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
+    #: With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest).
     proof: Dict[str, Any]
     #: Why the answer may be incomplete.
     reason: str

@@ -203,7 +203,7 @@ export interface CountsOutput {
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   missing?: Missing;
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -531,7 +531,7 @@ export interface LabelsOutput {
   /** By subject, labeler and value. */
   labels: LabelsLabel[];
   missing?: Missing;
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -576,7 +576,7 @@ export interface ListOutput {
   missing?: Missing;
   /** The order of the items. Instead of newest or oldest it is id for sets that are too large to be sorted by time. */
   order: string;
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -608,7 +608,7 @@ export interface OverlapOutput {
   missing?: Missing;
   /** A row for each set: how many of its members are in each of the sets. */
   pairs: OverlapRow[];
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -641,7 +641,7 @@ export interface PathOutput {
   missing?: Missing;
   /** The accounts, from the first to the last: each follows the next. Empty if no chain is that short. */
   path: string[];
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -672,7 +672,7 @@ export interface QueryOutput {
   incomplete?: boolean;
   members?: string[];
   missing?: Missing;
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
@@ -736,7 +736,7 @@ export interface RankOutput {
   missing?: Missing;
   /** For share and lift: the number of accounts in the set. */
   of?: number;
-  /** With proof=true, if the answer is complete: since when the stream has had no hole (since), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
+  /** With proof=true, if the answer is complete: since when the stream has had no hole (since; absent if all events are older, as in a recording), the time of the newest event (through), what was read (sources), on how many accounts the answer depends, or "everybody" (accounts), and the time of the oldest evidence (oldest). */
   proof?: Record<string, unknown>;
   /** Why the answer may be incomplete. */
   reason?: string;
