@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -83,7 +84,7 @@ func TestClientsOfDaemon(t *testing.T) {
 	d.stop()
 }
 
-// skein query waits when the server limits its rate, and sends a token, for limits of its own.
+// skein query waits when the server limits its rate, and sends a token, for limits of its own. It prints handles beside members.
 func TestQueryWithinTheRate(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -94,10 +95,24 @@ func TestQueryWithinTheRate(t *testing.T) {
 			_, _ = io.WriteString(w, `{"error":"RateLimitExceeded","message":"later"}`)
 			return
 		}
-		_, _ = io.WriteString(w, `{"total":9,"members":["`+r.Header.Get("Skein-Token")+`"]}`)
+		list := map[string]string{".query": `"total":9,"members":["MINE","stranger"]`, ".rank": `"items":[{"member":"at://MINE/x/1","count":2}]`}[path.Ext(r.URL.Path)]
+		if r.FormValue("names") == "true" {
+			list += `,"handles":{"MINE":"m.test"}`
+		}
+		_, _ = io.WriteString(w, strings.ReplaceAll("{"+list+"}", "MINE", r.Header.Get("Skein-Token")))
 	}))
 	code, out, errs := skein(t, "query", "--server", server, "--token", "mine", "followers("+known+")")
-	if code != 0 || out != "mine\n" || !strings.Contains(errs, "RateLimitExceeded: later; continuing in 1s") {
+	if code != 0 || out != "mine\nstranger\n" || !strings.Contains(errs, "RateLimitExceeded: later; continuing in 1s") {
 		t.Errorf("%d %s%s", code, out, errs)
+	}
+	for _, test := range [][]string{
+		{"mine\tm.test\nstranger\t\n", "text", "x"},
+		{"at://mine/x/1\tm.test\t2\n", "text", "rank(x)"},
+		{"member,handle,count\nat://mine/x/1,m.test,2\n", "csv", "rank(x)"},
+		{`{"member":"mine","handle":"m.test"}` + "\n" + `{"member":"stranger"}` + "\n", "jsonl", "x"},
+	} {
+		if out := run(t, 0, "", "query", "--server", server, "--token", "mine", "--names", "--format", test[1], test[2]); out != test[0] {
+			t.Errorf("%s with names: %q", test[1:], out)
+		}
 	}
 }

@@ -74,6 +74,7 @@ func TestAbuseTerminal(t *testing.T) {
 		"members":   {"query", "--server", answers(t, 200, object{"total": 1, "members": []string{hostile}}), "followers(" + did + ")"},
 		"a reason":  {"query", "--server", answers(t, 200, object{"total": 1, "members": []string{did}, "reason": hostile}), "followers(" + did + ")"},
 		"a ranking": {"query", "--server", answers(t, 200, object{"items": []object{{"member": hostile, "count": 1}}}), "rank(of=follows(" + did + "), via=likes)"},
+		"a handle":  {"query", "--names", "--server", answers(t, 200, object{"total": 1, "members": []string{did}, "handles": object{did: hostile}}), "followers(" + did + ")"},
 		"a message": {"query", "--server", answers(t, 400, object{"error": hostile, "message": hostile}), "followers(" + did + ")"},
 		"health":    {"health", "--admin", health.URL},
 		"a relay":   {"replay", "--store", store + "-replayed", "--frames", refusal, "--log-format", "text", "--log-level", "debug"},

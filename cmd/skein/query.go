@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -25,7 +26,7 @@ import (
 func queryCommand(e *command.Environment) *cli.Command {
 	var asker app.Asker
 	var format string
-	var count bool
+	var count, names bool
 	var limit int64
 	return &cli.Command{
 		Name:      "query",
@@ -39,6 +40,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 		Flags: append(askFlags(&asker),
 			&cli.BoolFlag{Name: "count", Usage: "print only the number of members", Destination: &count},
 			&cli.Int64Flag{Name: "limit", DefaultText: "all; 100 for rank(…)", Usage: "maximum number of members or results to print", Destination: &limit},
+			&cli.BoolFlag{Name: "names", Usage: "add a column with the handles of accounts, and of the authors of records", Destination: &names},
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text, csv or jsonl; the last two for programs: text escapes control characters", Destination: &format},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -54,10 +56,18 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if q.count = count; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
-			if count && format != "text" {
-				return command.UsageError("--count prints a number; remove --format")
+			if count && (names || format != "text") {
+				return command.UsageError("--count prints a number; remove --format and --names")
 			}
-			out, err := newPrinter(e, format, q.method == "rank")
+			columns := []string{"member"}
+			if names {
+				q.params.Set("names", "true")
+				columns = append(columns, "handle")
+			}
+			if q.method == "rank" {
+				columns = append(columns, "count")
+			}
+			out, err := newPrinter(e, format, columns)
 			if err != nil {
 				return err
 			}
@@ -78,6 +88,7 @@ type queryAnswer struct {
 	Total   uint64
 	Members []string
 	Items   []result // of a ranking
+	Handles map[string]string
 	Cursor  string
 	Reason  string // why the answer may be incomplete
 	Sample  string // what was sampled
@@ -86,6 +97,7 @@ type queryAnswer struct {
 // result is a member of a set, or a result of a ranking, which has a count.
 type result struct {
 	Member string `json:"member"`
+	Handle string `json:"handle,omitempty"`
 	Count  int    `json:"count,omitempty"`
 }
 
@@ -93,43 +105,40 @@ type result struct {
 type printer struct {
 	format   string
 	terminal bool
-	columns  int
+	columns  []string
 	out      *bufio.Writer
 	csv      *csv.Writer
 }
 
-// newPrinter returns the printer of the members of a set, or of a ranking.
-func newPrinter(e *command.Environment, format string, ranking bool) (*printer, error) {
-	p := &printer{format: format, terminal: e.OnTerminal(), columns: 1, out: bufio.NewWriterSize(e.Data, 256<<10)}
+// newPrinter returns the printer of some columns: member, handle, count.
+func newPrinter(e *command.Environment, format string, columns []string) (*printer, error) {
+	p := &printer{format: format, terminal: e.OnTerminal(), columns: columns, out: bufio.NewWriterSize(e.Data, 256<<10)}
 	p.csv = csv.NewWriter(p.out)
-	if ranking {
-		p.columns = 2
-	}
 	switch format {
 	case "text", "jsonl":
 		return p, nil
 	case "csv":
-		return p, p.csv.Write([]string{"member", "count"}[:p.columns])
+		return p, p.csv.Write(columns)
 	}
 	return nil, command.UsageError("--format %q: expected text, csv or jsonl", format)
 }
 
 func (p *printer) print(r result) (err error) {
 	if p.format == "text" || p.format == "csv" && p.terminal {
-		r.Member = say.Line(r.Member)
+		r.Member, r.Handle = say.Line(r.Member), say.Line(r.Handle)
 	}
-	switch {
-	case p.format == "csv":
-		return p.csv.Write([]string{r.Member, strconv.Itoa(r.Count)}[:p.columns])
-	case p.format == "jsonl":
-		var b []byte
-		if b, err = json.Marshal(r); err == nil {
-			_, err = p.out.Write(append(say.EscapeJSON(b), '\n'))
-		}
-	case r.Count > 0:
-		_, err = fmt.Fprintf(p.out, "%s\t%d\n", r.Member, r.Count)
+	cells, row := map[string]string{"member": r.Member, "handle": r.Handle, "count": strconv.Itoa(r.Count)}, make([]string, len(p.columns))
+	for i, c := range p.columns {
+		row[i] = cells[c]
+	}
+	switch p.format {
+	case "csv":
+		return p.csv.Write(row)
+	case "jsonl":
+		b, _ := json.Marshal(r) // texts and a number
+		_, err = p.out.Write(append(say.EscapeJSON(b), '\n'))
 	default:
-		_, err = fmt.Fprintln(p.out, r.Member)
+		_, err = fmt.Fprintln(p.out, strings.Join(row, "\t"))
 	}
 	return err
 }
@@ -185,6 +194,8 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker
 			a.Items = append(a.Items, result{Member: m})
 		}
 		for _, r := range a.Items {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(r.Member, "at://"), "/")
+			r.Handle = a.Handles[owner]
 			if err := out.print(r); err != nil {
 				return err
 			}

@@ -213,6 +213,8 @@ class Walk(Generic[T]):
         self.incomplete = False
         #: Why they may.
         self.reason: Optional[str] = None
+        #: With names: the handles of accounts, and of the authors of records, on the pages so far.
+        self.handles: Dict[str, str] = {}
         #: The last page, as the method returns it.
         self.page: Dict[str, Any] = {}
         self._field, self._most, self._params = field, most, params
@@ -225,6 +227,7 @@ class Walk(Generic[T]):
 
     def _take(self, page: Dict[str, Any]) -> None:
         self.page, self.total = page, page.get("total")
+        self.handles.update(page.get("handles") or {})
         if page.get("incomplete"):
             self.incomplete, self.reason = True, page.get("reason")
         self._items.extend(page.get(self._field) or ())

@@ -180,9 +180,9 @@ class Skein(methods.Methods):
         """The methods that return pages: each iterates over the items of all of them."""
         return PagedMethods(self._call)
 
-    def members(self, set_: str) -> Pages[str]:
-        """Iterates over all members of a set, page by page."""
-        return self.pages.query(set_)
+    def members(self, set_: str, names: bool = False) -> Pages[str]:
+        """Iterates over all members of a set, page by page. With names, handles has the handles that are known."""
+        return self.pages.query(set_, names=names or None)
 
     def count(self, set_: str) -> core.Count:
         """Counts the members of a set."""

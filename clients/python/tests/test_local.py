@@ -463,7 +463,7 @@ class Paged(Case):
             asked.append((method, limit))
             end = min(begin + min(limit, 40), 100)
             field = {"query": "members", "getBlocks": "blocks", "getBacklinks": "records", "getBacklinkDids": "linking_dids", "getFeedSkeleton": "feed", "queryLabels": "labels"}.get(method, "items")
-            handler.json(200, {field: list(range(begin, end)), "handles": {"end": end}, **({"total": 100} if method != "rank" else {}), "cursor": str(end) if end < 100 else None})
+            handler.json(200, {field: list(range(begin, end)), "handles": {f"e{end}": params.get("names")}, **({"total": 100} if method != "rank" else {}), "cursor": str(end) if end < 100 else None})
 
         cases = {
             "query": (1000, ["x"]), "list": (1000, ["x"]), "rank": (1000, []), "get_blocks": (100, ["x", "blocking"]), "query_labels": (250, [["x"]]),
@@ -476,11 +476,14 @@ class Paged(Case):
                 pages = getattr(skein.pages, method)(*args)
                 self.assertEqual(pages.first(45), list(range(45)))
                 self.assertEqual([limit for _, limit in asked], [45, 5])
-                self.assertEqual((next(pages), pages.page["handles"], pages.total), (45, {"end": 85}, None if method == "rank" else 100))
+                self.assertEqual((next(pages), pages.page["handles"], pages.total), (45, {"e85": None}, None if method == "rank" else 100))
                 self.assertEqual(list(pages), list(range(46, 100)))
                 self.assertEqual([limit for _, limit in asked[2:]], [most] * 2)
                 self.assertEqual((pages.first(3), pages.first(0)), ([], []))
             self.assertEqual(skein.members("x").first(3), [0, 1, 2])
+            named = skein.members("x", names=True)
+            named.first(45)
+            self.assertEqual(named.handles, {"e40": ["true"], "e45": ["true"]})
 
 
 class Surface(unittest.TestCase):

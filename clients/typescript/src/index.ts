@@ -52,9 +52,9 @@ export class Skein extends Methods {
     this.pages = new PagedMethods((nsid, field, most, params, callOptions) => new Pages(asked => call(nsid, {...params, ...asked}, callOptions) as Promise<object>, field, most));
   }
 
-  /** Iterates over all members of a set, page by page. */
-  members({set}: SetParams, options?: CallOptions): Pages<string, QueryOutput> {
-    return this.pages.query({set}, options);
+  /** Iterates over all members of a set, page by page. With names, handles has the handles that are known. */
+  members({set, names}: SetParams & {names?: boolean}, options?: CallOptions): Pages<string, QueryOutput> {
+    return this.pages.query({set, ...(names && {names})}, options);
   }
 
   /** Counts the members of a set. */

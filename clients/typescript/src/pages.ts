@@ -2,6 +2,7 @@
 interface Page {
   total?: number;
   cursor?: string | null;
+  handles?: Record<string, string>;
   incomplete?: boolean;
   reason?: string;
 }
@@ -20,6 +21,8 @@ export class Pages<T, P extends object = object> implements AsyncIterableIterato
   incomplete = false;
   /** Why they may. */
   reason: string | undefined;
+  /** With names: the handles of accounts, and of the authors of records, on the pages so far. */
+  readonly handles: Record<string, string> = {};
   /** The last page, as the method returns it. */
   page: P | undefined;
   private readonly get: (asked: {limit: number; cursor?: string}) => Promise<object>;
@@ -78,6 +81,7 @@ export class Pages<T, P extends object = object> implements AsyncIterableIterato
     const page = await this.get({limit, ...(cursor && {cursor})}) as Page;
     this.page = page as P;
     this.total = page.total;
+    Object.assign(this.handles, page.handles);
     if (page.incomplete) {
       this.incomplete = true;
       this.reason = page.reason;

@@ -235,7 +235,7 @@ test('methods with a cursor iterate over their pages', async t => {
     const limit = Number(params.get('limit')), begin = Number(params.get('cursor') ?? 0), end = Math.min(begin + Math.min(limit, 40), 100);
     asked.push(limit);
     const items = Array.from({length: end - begin}, (_, i) => begin + i);
-    json(response, 200, {[fields[request.url.split('?')[0].split('.').at(-1)]]: items, handles: {end}, total: 100, cursor: end < 100 ? String(end) : null});
+    json(response, 200, {[fields[request.url.split('?')[0].split('.').at(-1)]]: items, handles: {['e' + end]: params.get('names')}, total: 100, cursor: end < 100 ? String(end) : null});
   }));
   const numbers = (from, to) => Array.from({length: to - from}, (_, i) => from + i);
   for (const method of Object.keys(fields)) {
@@ -243,13 +243,16 @@ test('methods with a cursor iterate over their pages', async t => {
     const pages = skein.pages[method]({set: 'x'});
     assert.deepEqual(await pages.first(45), numbers(0, 45));
     assert.deepEqual(asked, [45, 5]);
-    assert.deepEqual([(await pages.next()).value, pages.page.handles, pages.total], [45, {end: 85}, 100]);
+    assert.deepEqual([(await pages.next()).value, pages.page.handles, pages.total], [45, {e85: null}, 100]);
     const rest = await Promise.all(numbers(46, 103).map(() => pages.next())); // at once
     assert.deepEqual(rest.map(r => r.value), [...numbers(46, 100), undefined, undefined, undefined]);
     assert.deepEqual(asked.slice(2), [most[method] ?? 1000, most[method] ?? 1000]);
     assert.deepEqual(await pages.first(3), []);
   }
   assert.deepEqual(await skein.members({set: 'x'}).first(3), [0, 1, 2]);
+  const named = skein.members({set: 'x', names: true});
+  await named.first(45);
+  assert.deepEqual(named.handles, {e40: 'true', e45: 'true'});
   assert.deepEqual(Object.getOwnPropertyNames(PagedMethods.prototype).sort(), ['constructor', ...Object.keys(fields)].sort());
 });
 
