@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -36,6 +37,7 @@ func watchCommand(e *command.Environment) *cli.Command {
 			}
 			prepareAsker(&a, 0)
 			text := format == "text" || format == "auto" && e.OnTerminal()
+			said, due := "", time.Time{}
 			w := app.LastingWatch{
 				Asker: a, Set: c.Args().First(),
 				Load: func(context.Context) ([]byte, error) {
@@ -55,12 +57,30 @@ func watchCommand(e *command.Environment) *cli.Command {
 				Failed: func(err error, wait time.Duration) {
 					if err != nil {
 						fmt.Fprintf(e.Stderr, "%v; trying again in %v\n", err, wait)
+						said, due = "", time.Time{}
+					} else if time.Now().After(due) {
+						said, due = printWatched(ctx, e, &a, c.Args().First(), said), time.Now().Add(time.Minute)
 					}
 				},
 			}
 			return w.Run(ctx)
 		},
 	}
+}
+
+// printWatched prints what is watched, and whether it is complete, unless that was said. It returns what is said.
+func printWatched(ctx context.Context, e *command.Environment, a *app.Asker, set, said string) string {
+	now, status := queryAnswer{}, "complete"
+	if a.Ask(ctx, "query", url.Values{"set": {set}, "count": {"true"}}, &now) != nil {
+		return said // until the next attempt
+	}
+	if now.Reason != "" {
+		status = "may be incomplete: " + say.Line(now.Reason)
+	}
+	if status != said {
+		fmt.Fprintf(e.Stderr, "watching %s (members now: %d; %s)\n", set, now.Total, status)
+	}
+	return status
 }
 
 // printChange prints a change of a watched set.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skein.blue/internal/app"
+	"skein.blue/internal/command"
 	"skein.blue/internal/sim/harness"
 )
 
@@ -54,15 +55,15 @@ func TestWatchesSurviveKills(t *testing.T) {
 	var d *daemon
 	follow := func(format string, most time.Duration, want func(out string) bool) string {
 		cmd := program(t, "watch", "--server", d.api, "--state", state, "--format", format, set)
-		var printed lockedBuffer
-		cmd.Stdout, cmd.Stderr = &printed, &printed
+		var printed, said lockedBuffer
+		cmd.Stdout, cmd.Stderr = &printed, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, most, "skein watch prints changes", func() bool { return want(printed.String()) })
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("skein watch: %v\n%s", err, printed.String())
+		if err := cmd.Wait(); err != nil || !strings.HasPrefix(said.String(), "watching "+set+" (members now: ") {
+			t.Errorf("skein watch: %v\n%s", err, said.String())
 		}
 		return printed.String()
 	}
@@ -126,6 +127,14 @@ func TestWatchesSurviveKills(t *testing.T) {
 		}
 		return same(now)
 	})
+	status, said := "", new(lockedBuffer)
+	for _, reason := range []string{"", "", hostile, "", ""} {
+		asker := app.Asker{Client: http.DefaultClient, Server: answers(t, 200, map[string]any{"total": 2, "reason": reason})}
+		status = printWatched(t.Context(), &command.Environment{Stderr: said}, &asker, "x", status)
+	}
+	if isHarmless(t, "a reason", said.String()); strings.Count(said.String(), "watching x (members now: 2; ") != 3 {
+		t.Errorf("what is watched is not said when it changes: %q", said.String())
+	}
 	run(t, 64, "another set", "watch", "--server", d.api, "--state", state, "likes("+known+")")
 	run(t, 64, "expected text, jsonl or auto", "watch", "--format", "csv", set)
 	run(t, 1, "did you mean follows", "watch", "--server", d.api, "folows("+known+")")

@@ -57,7 +57,7 @@ type LastingWatch struct {
 	Load func(ctx context.Context) ([]byte, error) // what Save has stored last; nil: nothing
 	Save func(ctx context.Context, state []byte) error
 	Tell func(ctx context.Context, change Told) error // fails only if ctx ends, or for ever
-	// Failed receives the errors after which the server is asked again, and nil when it has answered.
+	// Failed receives the errors after which the server is asked again, and nil after each message and heartbeat.
 	Failed func(err error, wait time.Duration)
 	// Forever says to go on whatever fails, and to forget the place of another set.
 	Forever bool
@@ -144,6 +144,7 @@ func (w *LastingWatch) follow(ctx context.Context) error {
 			if err := w.receive(ctx, &m.Message); err != nil {
 				return err
 			}
+		} else if len(lines.Bytes()) == 0 { // which ends each of them
 			w.Failed(nil, 0)
 		}
 		silent.Reset(silentMost)
