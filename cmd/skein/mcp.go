@@ -230,8 +230,12 @@ func mcpCall(ctx context.Context, asker app.Asker, name string, arguments map[st
 	}
 	var answer json.RawMessage
 	err := asker.Ask(ctx, name, values, &answer)
-	if err != nil {
-		answer = json.RawMessage(err.Error())
+	result, text := map[string]any{"isError": err != nil}, string(answer)
+	if err == nil {
+		result["structuredContent"] = answer
+	} else if text = err.Error(); strings.Contains(text, "at position ") { // of an expression
+		text += "; the resource " + mcpResource + " describes expressions"
 	}
-	return map[string]any{"content": []any{map[string]string{"type": "text", "text": string(answer)}}, "isError": err != nil}, nil
+	result["content"] = []any{map[string]string{"type": "text", "text": text}}
+	return result, nil
 }

@@ -33,10 +33,10 @@ func mcpBehind(t *testing.T, asker app.Asker) func(message string, headers ...st
 func TestMCP(t *testing.T) {
 	called, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var answer any = []string{r.URL.Path, r.URL.Query().Encode(), r.Header.Get(clients.TokenHeader)}
+		var answer any = map[string][]string{"got": {r.URL.Path, r.URL.Query().Encode(), r.Header.Get(clients.TokenHeader)}}
 		if r.FormValue("set") == "" {
 			w.WriteHeader(http.StatusBadRequest)
-			answer = map[string]string{"error": "InvalidRequest", "message": "there is no set"}
+			answer = map[string]string{"error": "InvalidRequest", "message": "set: at position 0: there is no set"}
 		}
 		if r.FormValue("set") == "slow" {
 			called <- struct{}{}
@@ -66,8 +66,8 @@ func TestMCP(t *testing.T) {
 		`{"id":8,"method":"prompts/list"}`:                                                           `"code":-32601`,
 		`{"id":9,"method":`:                                                                          `"id":null,"error":{"code":-32700`,
 		`{"id":10,"method":"tools/call","params":{"name":"subscribe"}}`:                              `"code":-32602`, // a stream
-		call(`{}`): `"content":[{"text":"InvalidRequest: there is no set","type":"text"}],"isError":true`,
-		call(`{"set":["union(a,b)","2 \"x\""],"limit":1000000,"names":true,"with":null}`): `"text":"[\"/xrpc/blue.skein.graph.overlap\",\"` + strings.ReplaceAll(question, "&", `\\u0026`) + `\",\"own\"]"`,
+		call(`{}`): `"result":{"content":[{"text":"InvalidRequest: set: at position 0: there is no set; the resource skein://language describes expressions","type":"text"}],"isError":true}`,
+		call(`{"set":["union(a,b)","2 \"x\""],"limit":1000000,"names":true,"with":null}`): `"structuredContent":{"got":["/xrpc/blue.skein.graph.overlap","` + strings.ReplaceAll(question, "&", `\u0026`) + `","own"]}`,
 	} {
 		var out bytes.Buffer
 		if err := mcpStream(t.Context(), asker, strings.NewReader(message+"\n"), &out); err != nil {
@@ -80,7 +80,7 @@ func TestMCP(t *testing.T) {
 		}
 	}
 	for token, headers := range map[string][]string{`\"a\"`: {"Authorization", "Bearer a"}, `\"b\"`: {"Authorization", "Bearer a", clients.TokenHeader, "b"}, `\"\"`: nil} {
-		if _, body := post(call(`{"set":"x"}`), headers...); !strings.Contains(body, token+"]") {
+		if _, body := post(call(`{"set":"x"}`), headers...); !strings.Contains(body, token+"]}\"") {
 			t.Errorf("%q: %s, want the token %s", headers, body, token)
 		}
 	}

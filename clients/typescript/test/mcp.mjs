@@ -125,8 +125,9 @@ async function connect(transport) {
     client,
     tools: (await client.listTools()).tools,
     async call(call) {
-      const {isError, content} = await client.callTool(call);
-      return isError ? {error: content[0].text} : JSON.parse(content[0].text);
+      const {isError, content, structuredContent} = await client.callTool(call);
+      assert.deepEqual(structuredContent, isError ? undefined : JSON.parse(content[0].text));
+      return isError ? {error: content[0].text} : structuredContent;
     },
   };
 }
@@ -141,7 +142,7 @@ for (const transport of [over(server), new StreamableHTTPClientTransport(new URL
     assert.equal(answer.error ?? answer.reason, undefined, question); // and complete
     check(answer);
   }
-  assert.match((await call({name: 'query', arguments: {set: 'folowers(x)'}})).error, /did you mean followers/);
+  assert.match((await call({name: 'query', arguments: {set: 'folowers(x)'}})).error, /did you mean followers.*skein:\/\/language/);
   const {resources} = await client.listResources();
   assert.match((await client.readResource({uri: resources[0].uri})).contents[0].text, /## Sets/);
   listed.push(tools);
