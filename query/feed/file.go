@@ -21,7 +21,7 @@ import (
 // the previous line; lines that begin with # are comments.
 //
 //	# liked by the accounts that I follow, and not by me: one post of an author on a page
-//	friends-like = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer)), each=1
+//	friends-today = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer)), each=1
 //	# two of these, then one of an account's newest likes
 //	both = mix(2, rank(of=follows($viewer), via=likes, since=24h), 1, likes(did:plc:…)), seen=hide
 //
