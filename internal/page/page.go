@@ -41,9 +41,9 @@ type file struct {
 
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
-// spare is what browsers do not receive of scripts, the style sheet and HTML: indentation, and lines that have only a
-// comment. No text that spans lines may depend on it.
-var spare = regexp.MustCompile(`(?m)^\s*(//.*\n)?`)
+// spare is what browsers do not receive of scripts, the style sheet and HTML: indentation and comments. No text that spans
+// lines, or has " // ", may depend on it. Of the style sheet, they do not receive the spaces around marks either.
+var spare, apart = regexp.MustCompile(`(?m)^\s*(//.*\n)?| // .*$`), regexp.MustCompile(`;?\s*([{}])\s*|([:;,])\s+`)
 
 // files are all files of the page, by name.
 var files = func() map[string]*file {
@@ -59,6 +59,9 @@ var files = func() map[string]*file {
 		}
 		if path.Ext(e.Name()) != ".png" {
 			b = spare.ReplaceAll(b, nil)
+		}
+		if path.Ext(e.Name()) == ".css" {
+			b = apart.ReplaceAll(b, []byte("$1$2"))
 		}
 		all[e.Name()] = &file{types[path.Ext(e.Name())], b, fmt.Sprintf(`W/"%x"`, sha256.Sum256(b))[:24] + `"`}
 	}
