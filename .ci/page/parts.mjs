@@ -186,6 +186,12 @@ export async function pictures(the) {
   const pairs = few.flatMap(([, a]) => few.map(([, b]) => [...a].filter(d => b.has(d)).length));
   await open(`union(${sets.join(', ')})`);
   expect(JSON.stringify(await cells()) === JSON.stringify(pairs), 'the matrix of seven sets: ' + (await cells()).slice(0, 7));
+  for (const n of [2, 3]) {
+    await page.goto(base + '/?' + new URLSearchParams({overlap: few.slice(0, n).map(([p]) => p).join('\n')}));
+    await page.waitForSelector('.venn:not([aria-busy])');
+    const drawn = await page.$$eval('.venn svg a', list => list.map(a => parseInt(a.getAttribute('aria-label')))), sort = list => list.sort((a, b) => a - b).join(' ');
+    expect(sort(drawn) === sort(Object.values(parts(n))) && !/filled/.test(await page.textContent('.venn')), `circles of ${n} sets that are compared: ${drawn}`);
+  }
   await page.goto(base + '/?overlap=');
   await page.fill('#compared', few.map(([p], i) => i ? p : sets[0]).join('\n'));
   await page.click('#out form button');
@@ -207,7 +213,7 @@ export async function pictures(the) {
     expect(says.test(await page.textContent('#out .picture')), `an ${how} picture says so`);
     await page.unroute('**/xrpc/blue.skein.graph.overlap?**');
   }
-  await states(the, [['circles-two', {q: `intersect(${sets.slice(0, 2)})`}], ['circles-three', {q: `except(${sets.slice(0, 3)})`}], ['rows', {q: `atleast(2, ${sets.slice(0, 4)})`}], ['matrix', {overlap: sets.join('\n')}]]);
+  await states(the, [['circles-two', {q: `intersect(${sets.slice(0, 2)})`}], ['circles-three', {q: `except(${sets.slice(0, 3)})`}], ['rows', {q: `atleast(2, ${sets.slice(0, 4)})`}], ['matrix', {overlap: sets.join('\n')}], ['compared', {overlap: sets.slice(0, 2).join('\n')}]]);
 
   // The visitor says who they are, once.
   await page.goto(base + '/');

@@ -47,12 +47,17 @@ async function regionsOf({operator, least, sets}, signal) {
 
 // combined returns a picture of the sets that an expression combines, '' if it combines none.
 function combined(q, signal) {
-  const operands = operandsOf(q), n = operands && operands.sets.length;
-  if (!n) return '';
-  if (n > 5) return matrix(operands.sets, signal);
+  const operands = operandsOf(q);
+  return operands ? overlapping(operands, signal) : '';
+}
+
+// overlapping returns a picture of sets: circles, rows, or a matrix. Sets that are only compared have no operator.
+function overlapping(operands, signal) {
+  const n = operands.sets.length;
+  if (n < 2 || n > (operands.operator ? 5 : 3)) return matrix(operands.sets, signal);
   return picture(n < 4 ? 'venn' : 'upset', 'How these sets overlap', signal, async () => {
     const {regions, answer, totals} = await regionsOf(operands, signal);
-    return [el('ul', {class: 'legend'}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), unsure(answer)];
+    return [el('ul', {class: 'legend'}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), operands.operator ? unsure(answer) : incomplete(answer)];
   });
 }
 
@@ -96,7 +101,7 @@ function circles(regions, totals) {
   });
   const round = (c, i) => drawn('circle', {cx: c.x, cy: c.y, r: c.r, class: 'ring set' + i});
   return [drawn('svg', {viewBox: `0 0 ${wide} ${high}`, role: 'group', 'aria-label': 'The parts of the sets'}, ...all.map((c, i) => drawn('clipPath', {id: 'clip' + i}, round(c))), ...parts, ...all.map(round)),
-    el('p', {class: 'facts'}, (scaled ? 'To scale. ' : 'Not to scale. ') + 'The answer is filled. Each part is a link.')];
+    el('p', {class: 'facts'}, (scaled ? 'To scale. ' : 'Not to scale. ') + (regions.some(r => r.kept) ? 'The answer is filled. ' : '') + 'Each part is a link.')];
 }
 
 // lens returns the area that circles of radii r and s share at a distance.
@@ -129,7 +134,7 @@ const matrix = (sets, signal) => picture('matrix', 'How many each two of these s
     el('p', {class: 'facts'}, 'Darker: more of the smaller of the two. On the diagonal: each alone. Each cell is a link.'), incomplete(answer)];
 });
 
-// showOverlap shows the matrix of the sets, lists, accounts or posts in a text, one in a line.
+// showOverlap compares the sets, lists, accounts or posts in a text, one in a line.
 function showOverlap(out, text, signal) {
   const input = el('textarea', {rows: '4', spellcheck: 'false', autocapitalize: 'off', id: 'compared'}), whole = {list: 'listed', account: 'followers', post: 'likers'};
   input.value = text;
@@ -142,7 +147,7 @@ function showOverlap(out, text, signal) {
     e.preventDefault();
     visit('/?' + new URLSearchParams({overlap: input.value})).then(atAnswer);
   }}, el('label', {for: 'compared'}, 'Up to 20 lists, accounts (their followers), posts (their likers) or expressions, one in each line'), input, el('button', {}, 'Compare')),
-  ...sets.length ? [matrix(sets, signal), el('div', {class: 'bar'}, share(), el('a', {class: 'plain', href: '/xrpc/blue.skein.graph.overlap?' + table, download: 'overlap.csv'}, 'CSV'))] : []);
+  ...sets.length ? [overlapping({sets}, signal), el('div', {class: 'bar'}, share(), el('a', {class: 'plain', href: '/xrpc/blue.skein.graph.overlap?' + table, download: 'overlap.csv'}, 'CSV'))] : []);
 }
 
 // face is the picture of an account, a link. names.js fills it.
