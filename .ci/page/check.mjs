@@ -81,7 +81,16 @@ await until(t => document.querySelector('#tiles').textContent !== t, first, 5000
 expect(true, 'the tiles change');
 await axe('the state of the index');
 await page.goto(base + '/');
+await page.waitForSelector('#out .asks');
 await axe('the first page');
+const proposed = await page.$$eval('#out .asks > a', list => list.map(a => [a.textContent, a.getAttribute('href')]));
+for (const [titled, href] of proposed) {
+  await page.goto(base + href);
+  await page.waitForSelector('#out .members li');
+  expect(!(await page.$('#out .error')), `${titled} ${await page.textContent('#out .facts')}`);
+}
+expect(proposed.length === 3, 'three queries about accounts that this index has');
+await page.goto(base + '/');
 
 // Completion, by keyboard and by mouse.
 await page.click('#q');
@@ -489,7 +498,7 @@ await states(the, [['status', {status: ''}, '#now:not([hidden])'], ['you', {}, '
 await page.goto(base + '/');
 await page.waitForSelector('#out .cards');
 const reached = new Set();
-for (let i = 0; i < 35; i++) {
+for (let i = 0; i < 55; i++) {
   await page.keyboard.press('Tab');
   reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName));
 }

@@ -116,6 +116,9 @@ func TestAround(t *testing.T) {
 	}
 	d := start("--around", first)
 	inPlace(d)
+	if _, config := askAt(t, d.api+"/page/config.json"); !strings.Contains(config, `"accounts":["`+first+`"]`) {
+		t.Errorf("the page asks about others than the center: %s", config)
+	}
 	d.stop()
 
 	whole, stream := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "stream")

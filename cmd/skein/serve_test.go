@@ -30,6 +30,9 @@ func TestServeWithoutRelay(t *testing.T) {
 	if out := run(t, 0, "", "query", "--server", d.api, "--limit", "4", "followers("+known+")"); strings.Count(out, "\n") != 4 {
 		t.Error(out)
 	}
+	if _, config := askAt(t, d.api+"/page/config.json"); strings.Count(config[max(0, strings.Index(config, `"accounts"`)):], "did:plc:") < 20 {
+		t.Errorf("the page has no accounts to ask about: %s", config)
+	}
 	run(t, 1, "position 10", "query", "--server", d.api, "followers(x)")
 	run(t, 1, "in use by another skein", "check", "--store", store)
 	took, log := d.stop()

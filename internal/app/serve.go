@@ -138,7 +138,7 @@ func (s *server) start() error {
 		s.api.Close() // disconnects subscribers, which would delay the shutdown
 		return nil
 	})
-	o.Page.Kinds = s.Graph.Kinds()
+	o.Page.Kinds, o.Page.Accounts = s.Graph.Kinds(), s.accounts
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
 	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())

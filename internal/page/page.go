@@ -11,6 +11,7 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/json"
@@ -74,13 +75,6 @@ type Example struct {
 	Q     string `json:"q"`
 }
 
-// publicExamples are about accounts of the public network that many follow.
-var publicExamples = []Example{
-	{"Who follows both of these accounts?", "intersect(followers(@bsky.app), followers(@atproto.com))"},
-	{"Posts liked in the last 24 hours by the accounts that this account follows", "rank(of=follows(@atproto.com), via=likes, since=24h)"},
-	{"An account", "@atproto.com"},
-}
-
 // Options configure the page of a server.
 type Options struct {
 	// Handles says that the server resolves handles.
@@ -93,8 +87,9 @@ type Options struct {
 	Public bool
 	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
 	Kinds *kinds.Table
-	// Examples returns queries to propose. nil: publicExamples, if this server can answer them.
+	// Examples returns queries to propose. nil: the page proposes queries about accounts that Accounts returns.
 	Examples func() []Example
+	Accounts func(ctx context.Context) (dids []string)
 	// Service is the DID that records of feeds name, "" if the server serves none.
 	Service string
 }
@@ -106,19 +101,20 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	mux.Handle("GET /{$}", gzhttp.GzipHandler(files["index.html"]))
-	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, r *http.Request) {
 		config := struct {
 			Handles  bool      `json:"handles"`
 			People   bool      `json:"people"`
 			Public   bool      `json:"public"`
 			Sets     []Set     `json:"sets"`
 			Examples []Example `json:"examples"`
+			Accounts []string  `json:"accounts,omitempty"`
 			Service  string    `json:"service,omitempty"`
-		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, o.Service}
+		}{o.Handles, o.People != nil, o.Public, sets, []Example{}, nil, o.Service}
 		if o.Examples != nil {
 			config.Examples = append(config.Examples, o.Examples()...)
-		} else if o.Public && o.Handles {
-			config.Examples = publicExamples
+		} else if o.Accounts != nil {
+			config.Accounts = o.Accounts(r.Context())
 		}
 		answerJSON(w, config)
 	})

@@ -146,18 +146,43 @@ const setOf = name => config.sets.find(s => s.name === name) || {};
 const card = (params, titled, expr, note, form) => form ? el('li', {class: 'asks'}, link(params, el('b', {}, titled)), form, note) : el('li', {}, link(params, el('b', {}, titled), el('code', {}, ...spell(expr, 'span')), note));
 
 function welcome(out, signal) {
-  const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
-  out.replaceChildren(you(signal), config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i], editable(e.q)))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
-    templates());
+  const below = el('div'), fill = () => {
+    const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
+    below.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i], editable(e.q)))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
+      templates());
+    nameThem(out, signal);
+    config.examples.forEach(async (e, i) => {
+      if (!notes[i].textContent) return;
+      try {
+        const {answer, took} = await ask('blue.skein.graph.query', {set: e.q, count: 'true'}, signal);
+        notes[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
+      } catch { notes[i].textContent = ''; }
+    });
+  };
+  out.replaceChildren(you(signal), below);
+  fill();
   emptiness(out, signal);
-  nameThem(out, signal);
-  config.examples.forEach(async (e, i) => {
-    if (!notes[i].textContent) return;
-    try {
-      const {answer, took} = await ask('blue.skein.graph.query', {set: e.q, count: 'true'}, signal);
-      notes[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
-    } catch { notes[i].textContent = ''; }
-  });
+  if (!config.examples.length) propose(signal, fill).catch(() => { /* later */ });
+}
+
+// propose makes examples about accounts that this index has: those with the most followers and follows of the server's
+// accounts, @bsky.app and @atproto.com. It calls fill with them, and again once it knows their handles.
+async function propose(signal, fill) {
+  if (config.examples.length) return fill();
+  const all = new Set([...config.accounts || [], ...config.public ? ['did:plc:z72i7hdynmk6r22z27h6tvur', 'did:plc:ewvi7nxzyoun6zhxrhs64oiz'] : []]);
+  if (!all.size) return;
+  const {answer: {subjects}} = await ask('blue.skein.graph.counts', [['edge', 'followers'], ['edge', 'follows'], ...[...all].map(a => ['subject', a])], signal);
+  const most = i => subjects.filter(s => s.totals[i]).sort((a, b) => b.totals[i] - a.totals[i]).map(s => s.subject), chosen = [...most(1).slice(0, 1), ...most(0).slice(0, 2)];
+  if (!chosen[1]) return;
+  const show = ([who, one, other]) => {
+    config.examples = [...other ? [['Who follows both of these accounts?', `intersect(followers(${one}), followers(${other}))`]] : [], ['Who follows this account back?', `intersect(follows(${who}), followers(${who}))`],
+      ['Posts liked by the accounts that this account follows', rankText({of: `follows(${who})`, via: 'likes'})], ['An account', who]].map(([title, q]) => ({title, q}));
+    fill();
+  };
+  show(chosen);
+  if (!config.handles) return;
+  const {answer: {handles}} = await ask('blue.skein.graph.query', {set: `members(${chosen})`, names: 'true'}, signal);
+  if (!$('out').contains(document.activeElement)) show(chosen.map(did => handles[did] ? '@' + handles[did] : did));
 }
 
 async function learnConfig() {
@@ -168,12 +193,13 @@ async function learnConfig() {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
     $('label').textContent = 'A DID, an AT URI, a bsky.app link or an expression';
   }
-  return config.examples.length;
 }
 
 // lookForExamples asks again while there are no examples, as in an empty store.
 async function lookForExamples() {
-  if (!config.examples.length && !document.hidden && !location.search && await learnConfig() && !location.search) welcome($('out'), pending.signal);
+  if (config.examples.length || document.hidden || location.search) return;
+  await learnConfig();
+  propose(pending.signal, () => location.search || welcome($('out'), pending.signal)).catch(() => { /* later */ });
 }
 
 const isSet = q => /^\s*[A-Za-z][A-Za-z0-9_]*\s*\(/.test(q);
