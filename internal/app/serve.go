@@ -32,17 +32,15 @@ type ServeOptions struct {
 	Consume *consumer.Options
 	// Labels says whose labels to read; nil: nobody's. Its Logger and Metrics are set by Serve.
 	Labels *labels.Options
-	// Handles resolves handles, Service is the server's public identity, and Feeds are its feeds.
-	// All may be nil.
+	// Handles resolves handles, Service is the server's public identity, and Feeds are its feeds. All may be nil.
 	Handles query.Handles
 	Service *query.Service
 	Feeds   *feed.Feeds
 	// Space, if set, is called once the disk has space. It is set in a process that should index
 	// but, because the disk is full, has opened the index read-only and only answers queries.
 	Space func()
-	// Draining, if set, is closed when the process is about to stop but still answers: from then on
-	// it is not ready, and closes each connection after its answer, so that clients move to other
-	// nodes.
+	// Draining, if set, is closed when the process is about to stop but still answers: from then on it is not ready, and closes
+	// each connection after its answer, so that clients move to other nodes.
 	Draining <-chan struct{}
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
@@ -253,8 +251,7 @@ func (o *ServeOptions) drains() bool {
 	}
 }
 
-// awaitFenced returns an error when another writer takes over this daemon's share, which may be
-// while it has nothing to write.
+// awaitFenced returns an error when another writer takes over this daemon's share, which may be while it has nothing to write.
 func (s *server) awaitFenced(ctx context.Context) error {
 	select {
 	case err := <-s.fenced:

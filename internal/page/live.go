@@ -33,8 +33,7 @@ type Sample struct {
 	Events int64 `json:"-"`
 }
 
-// message is what a page receives: a sample, its number, the rates of the last second, and if the page asks, the
-// history.
+// message is what a page receives: a sample, its number, the rates of the last second, and if the page asks, the history.
 type message struct {
 	*Sample
 

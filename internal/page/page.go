@@ -1,11 +1,9 @@
-// Package page serves the web page of a skein: the state of the index, and a box for queries. It
-// is HTML, scripts and a style sheet, embedded in the program, without a framework or a build step.
-// It uses the query API of the same server (package query), and the samples that Live takes once a
-// second.
+// Package page serves the web page of a skein: the state of the index, and a box for queries. It is HTML, scripts and a style
+// sheet, embedded in the program, without a framework or a build step. It uses the query API of the same server (package
+// query), and the samples that Live takes once a second.
 //
-// The page's only other server is public.api.bsky.app, for names of accounts, a search for them, and texts of posts:
-// on the public network unless the viewer turns that off, elsewhere only if the viewer turns it
-// on. Its Content-Security-Policy allows no others.
+// The page's only other server is public.api.bsky.app, for names of accounts, a search for them, and texts of posts: on the
+// public network unless the viewer turns that off, elsewhere only if the viewer turns it on. Its policy allows no others.
 package page
 
 import (
@@ -82,8 +80,7 @@ type Options struct {
 	// People, if set, replaces Bluesky's own service for a made-up network: it serves
 	// app.bsky.actor.getProfiles and searchActorsTypeahead, app.bsky.feed.getPosts, and pictures below /page/faces/.
 	People http.Handler
-	// Public says that the accounts belong to the public network, which Bluesky's own service
-	// knows. The page then shows names unless the viewer turns them off.
+	// Public says that Bluesky's own service knows the accounts. The page then shows names unless the viewer turns them off.
 	Public bool
 	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
 	Kinds *kinds.Table
@@ -94,8 +91,7 @@ type Options struct {
 	Service string
 }
 
-// Handler serves the page at /, its files below /page/, and live at /live. It passes everything
-// else to api.
+// Handler serves the page at /, its files below /page/, and live at /live. It passes everything else to api.
 func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()

@@ -8,27 +8,23 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// A Set is a set or an operator of expressions, with the words that the page needs for it. The
-// page keeps no list of its own: a new row in graph/kinds appears on it.
+// A Set is a set or an operator of expressions, with the words that the page needs, which keeps no list of its own.
 type Set struct {
 	Name    string `json:"name"`
 	Meaning string `json:"meaning"`
 	// Title is the heading of the set on the page of an account, a post or a list; "" means Name.
 	Title string `json:"title,omitempty"`
-	// Of is the argument, "" for an operator, and Members are the members, "" if they depend on the
-	// arguments: account, post, list or record.
+	// Of is the argument, "" for an operator, and Members are the members, "" if they depend on it: account, post, list or record.
 	Of      string `json:"of,omitempty"`
 	Members string `json:"members,omitempty"`
 	// Takes has the arguments and options of an operator, as the page reads them (static/loose.js).
 	Takes string `json:"takes,omitempty"`
 	// Inverse is the set that leads back from a member, "" if there is none.
 	Inverse string `json:"inverse,omitempty"`
-	// Which and WhichNot ask which accounts or records are in the set, or not, before its
-	// argument: "are liked by".
+	// Which and WhichNot ask which accounts or records are in the set, or not, before its argument: "are liked by".
 	Which    string `json:"which,omitempty"`
 	WhichNot string `json:"whichNot,omitempty"`
-	// Deed goes before the count of a result in a ranking via the set, and Heading before the
-	// set that is ranked: "liked by", "Posts liked by".
+	// Deed goes before the count of a result in a ranking via the set ("liked by"), Heading before what is ranked ("Posts liked by").
 	Deed    string `json:"deed,omitempty"`
 	Heading string `json:"heading,omitempty"`
 }

@@ -28,8 +28,7 @@ func servedSets(t *testing.T, table *kinds.Table) map[string]Set {
 	return all
 }
 
-// The page receives both sets of every kind in graph/kinds, with words for them, and the sets of
-// configured kinds.
+// The page receives both sets of every kind in graph/kinds, with words for them, and the sets of configured kinds.
 func TestPageHasAllKinds(t *testing.T) {
 	configured, err := kinds.Parse("sh.tangled.graph.follow subject did tangledFollows tangledFollowers\napp.bsky.feed.post self at-uri posts\napp.bsky.feed.post reply.parent.uri at-uri repliedTo repliers replies")
 	must(t, err)
@@ -64,8 +63,7 @@ func TestPageHasAllKinds(t *testing.T) {
 	}
 }
 
-// The scripts have no list of the sets: each names only the sets of the queries that it
-// proposes.
+// The scripts have no list of the sets: each names only the sets of the queries that it proposes.
 func TestScriptsListNoSets(t *testing.T) {
 	proposed := []string{"followers", "follows", "likes", "likers", "reposts", "listed"}
 	for name, f := range files {

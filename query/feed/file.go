@@ -16,9 +16,8 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// A file of feeds has one feed in each paragraph: its name, which is the key of its record
-// (app.bsky.feed.generator), an equals sign, a query, and options. Lines that begin with a space continue
-// the previous line; lines that begin with # are comments.
+// A file of feeds has one feed in each paragraph: its name, which is the key of its record (app.bsky.feed.generator), an equals
+// sign, a query, and options. Lines that begin with a space continue the previous line; lines that begin with # are comments.
 //
 //	# liked by the accounts that I follow, and not by me: one post of an author on a page
 //	friends-today = rank(of=follows($viewer), via=likes, since=24h, except=likes($viewer)), each=1
