@@ -1,5 +1,7 @@
 // Parts of check.mjs: the feeds, the graphs, the pictures of answers, what is typed and what is waited for; and of demo.mjs: the states.
 
+import {readFileSync} from 'node:fs';
+
 // untilOf returns a function that waits for a condition. The page's policy forbids waitForFunction.
 export const untilOf = page => async (condition, arg, timeout = 10000) => {
   for (const end = Date.now() + timeout; ; await page.waitForTimeout(50)) {
@@ -149,7 +151,7 @@ export async function states({page, base, shots, expect, until, axe}, list) {
 // pictures checks the pictures of combined sets against the truth: each part has the size that the
 // records give it, and leads to its members.
 export async function pictures(the) {
-  const {page, base, likers, expect, until} = the;
+  const {page, base, shots, likers, expect, until} = the;
   const few = Object.entries(likers).filter(([p]) => p.startsWith('at://did:')).sort((a, b) => b[1].size - a[1].size).slice(0, 7);
   const sets = few.map(([p]) => `likers(${p})`), number = text => Number(text.replace(/\D/g, ''));
   const open = async q => {
@@ -181,6 +183,19 @@ export async function pictures(the) {
   }
   await open(`intersect(${sets.slice(0, 2).join(', ')})`);
   const shared = await page.getAttribute('.picture .kept', 'aria-label');
+
+  // The circles are saved as they look, with their legend.
+  for (const colorScheme of ['dark', 'light']) {
+    await page.emulateMedia({colorScheme});
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click('#out .bar button:text-is("Save picture")')]);
+    const svg = readFileSync(await download.path(), 'utf8'), other = await page.context().newPage();
+    await other.setViewportSize({width: 1270, height: 560});
+    await other.setContent(svg);
+    await other.screenshot({path: `${shots}/saved-${colorScheme}.png`});
+    const colors = await other.$$eval('svg > circle', list => list.map(c => getComputedStyle(c).stroke)), texts = await other.$$eval('text', list => list.map(t => t.textContent));
+    expect(/^skein-intersect.*\.svg$/.test(download.suggestedFilename()) && !svg.includes('href') && new Set(colors).size === 2 && !colors.includes('none') && texts.includes(`B: Accounts that like ${few[1][0]} ${few[1][1].size}`), `${colorScheme} circles are saved: ${texts} ${colors}`);
+    await other.close();
+  }
   await page.focus('.picture .kept');
   await page.keyboard.press('Enter');
   await until(() => !document.querySelector('#out[aria-busy]') && document.querySelector('#out .facts'));

@@ -29,7 +29,7 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
   }}, name));
   for (const name in panels) panel(name, panels[name]);
   if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
-  bar.append(share());
+  bar.append(...share());
   panel('curl command', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
   take('CSV', rows => saveCSV(rows, params));
@@ -80,11 +80,16 @@ async function copyAll(asking) {
   return 'Copied ' + sentence(taken(await asking));
 }
 
+// save saves a text as a file, which is named after a query.
+function save(q, ending, type, text) {
+  const href = URL.createObjectURL(new Blob([text], {type}));
+  el('a', {href, download: 'skein-' + q.replace(/\W+/g, '-').slice(0, 60) + ending}).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
+}
+
 async function saveCSV(asking, params) {
   const {rows} = await asking, names = Object.keys(rows[0] || {member: 0});
-  const href = URL.createObjectURL(new Blob([[names, ...rows.map(r => names.map(n => safe(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join('')], {type: 'text/csv'}));
-  el('a', {href, download: 'skein-' + Object.values(params).find(v => /\W/.test(v)).replace(/\W+/g, '-').slice(0, 60) + '.csv'}).click();
-  setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  save(Object.values(params).find(v => /\W/.test(v)), '.csv', 'text/csv', [names, ...rows.map(r => names.map(n => safe(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join(''));
   return 'Saved ' + sentence(taken(await asking));
 }
 

@@ -27,7 +27,7 @@ function you(signal) {
   }}, 'Not you?')), el('ul', {class: 'cards'}, ...cards.map(([name, q], i) => card({q}, name, q, notes[i]))), el('h3', {}, 'Or start from these'));
 }
 
-// share returns a button that shares the address of this page, or copies it.
+// share returns a button that shares the address of this page, or copies it, and one that saves its circles, if it has some.
 function share() {
   const button = el('button', {type: 'button', class: 'plain', onclick: async () => {
     try {
@@ -36,5 +36,5 @@ function share() {
       button.textContent = 'Link copied';
     } catch { /* the viewer changed their mind */ }
   }}, 'Share');
-  return button;
+  return [button, el('button', {type: 'button', class: 'plain saves', onclick: saveCircles}, 'Save picture')];
 }

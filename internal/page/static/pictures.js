@@ -104,6 +104,21 @@ function circles(regions, totals) {
     el('p', {class: 'facts'}, (scaled ? 'To scale. ' : 'Not to scale. ') + (regions.some(r => r.kept) ? 'The answer is filled. ' : '') + 'Each part is a link.')];
 }
 
+// saveCircles saves the circles with their legend. The page's policy lets no canvas draw them, so the file is an SVG, with the
+// styles as attributes.
+function saveCircles() {
+  const svg = document.querySelector('.venn svg'), copy = svg.cloneNode(true), all = svg.querySelectorAll('*'), legend = [...document.querySelectorAll('.venn li')].map((li, i) => `${letter(i)}: ${li.textContent.slice(1)}`);
+  const wide = Math.max(400, ...legend.map(l => 7 * l.length)), high = svg.viewBox.baseVal.height + 20 * legend.length + 10, x = 200 - wide / 2;
+  copy.querySelectorAll('*').forEach((e, i) => {
+    for (const name of ['fill', 'stroke', 'stroke-width', 'font-family', 'font-size', 'font-weight', 'text-anchor']) e.setAttribute(name, getComputedStyle(all[i])[name]);
+    e.removeAttribute('href');
+  });
+  for (const [name, value] of Object.entries({viewBox: `${x} 0 ${wide} ${high}`, width: 2 * wide, height: 2 * high, 'font-family': 'system-ui, sans-serif', 'font-size': 12})) copy.setAttribute(name, value);
+  copy.prepend(drawn('rect', {x, width: wide, height: high, fill: getComputedStyle(svg.parentNode).backgroundColor}));
+  copy.append(...legend.map((l, i) => drawn('text', {x: x + 8, y: high - 20 * (legend.length - i), fill: getComputedStyle(svg.querySelectorAll('svg > circle')[i]).stroke}, l)));
+  save(new URLSearchParams(location.search).values().next().value, '.svg', 'image/svg+xml', new XMLSerializer().serializeToString(copy));
+}
+
 // lens returns the area that circles of radii r and s share at a distance.
 function lens(r, s, d) {
   const part = (r, s) => r * r * Math.acos((d * d + r * r - s * s) / (2 * d * r));
@@ -147,7 +162,7 @@ function showOverlap(out, text, signal) {
     e.preventDefault();
     visit('/?' + new URLSearchParams({overlap: input.value})).then(atAnswer);
   }}, el('label', {for: 'compared'}, 'Up to 20 lists, accounts (their followers), posts (their likers) or expressions, one in each line'), input, el('button', {}, 'Compare')),
-  ...sets.length ? [overlapping({sets}, signal), el('div', {class: 'bar'}, share(), el('a', {class: 'plain', href: '/xrpc/blue.skein.graph.overlap?' + table, download: 'overlap.csv'}, 'CSV'))] : []);
+  ...sets.length ? [overlapping({sets}, signal), el('div', {class: 'bar'}, ...share(), el('a', {class: 'plain', href: '/xrpc/blue.skein.graph.overlap?' + table, download: 'overlap.csv'}, 'CSV'))] : []);
 }
 
 // face is the picture of an account, a link. names.js fills it.
