@@ -123,7 +123,7 @@ func (c *client) resolve(ctx context.Context, did string) (host string, err erro
 	address := ident.PDSEndpoint()
 	u, err := url.Parse(address)
 	if address == "" || err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !c.o.AllowPrivateHosts) {
-		return "", &failure{why: failNoPDS, err: fmt.Errorf("its DID document names the PDS %q", address), final: true}
+		return "", &failure{why: failNoPDS, err: fmt.Errorf("its DID document names the PDS %q, and not an https:// address (--allow-private-hosts allows http://)", address), final: true}
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

@@ -171,6 +171,8 @@ func (r *Resolver) resolveDirect(ctx context.Context, handle string) (string, er
 	}
 	did, err := r.direct.ResolveHandle(ctx, h)
 	switch {
+	case err != nil && !outward.PublicHost(handle):
+		return "", fmt.Errorf("%w on the public network; for names under .%s, --resolver takes the address of a PDS", ErrNotFound, h.TLD())
 	case errors.Is(err, identity.ErrHandleNotFound), errors.Is(err, identity.ErrHandleReservedTLD):
 		return "", ErrNotFound
 	case err != nil:
