@@ -65,10 +65,7 @@ func TestForms(t *testing.T) {
 // for ends with its time, too.
 func TestLateForms(t *testing.T) {
 	w := newWorld(t, 87, 10)
-	s, err := query.New(w.store, query.Options{Timeout: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := query.New(w.store, query.Options{Timeout: time.Millisecond})
 	srv := httptest.NewUnstartedServer(s)
 	srv.Config.ReadTimeout = 200 * time.Millisecond
 	srv.Start()

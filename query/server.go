@@ -122,7 +122,7 @@ func (s *Server) methods() []xrpc.Method {
 }
 
 // New returns a Server of the graph in store.
-func New(store *graph.Store, o Options) (*Server, error) {
+func New(store *graph.Store, o Options) *Server {
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("component", "query")
 	o.Subscribers = cmp.Or(o.Subscribers, 2000)
@@ -152,7 +152,7 @@ func New(store *graph.Store, o Options) (*Server, error) {
 	})
 	s.mux.HandleFunc("GET /.well-known/did.json", s.didDocument)
 	s.serveDescriptions()
-	return s, nil
+	return s
 }
 
 // ServeHTTP implements http.Handler.

@@ -23,15 +23,6 @@ import (
 	"skein.blue/internal/sim/oracle"
 )
 
-func serverOf(t *testing.T, store *graph.Store, o Options) *Server {
-	t.Helper()
-	s, err := New(store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // get calls a method of blue.skein.graph.
 func (s *Server) get(call string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
@@ -52,7 +43,7 @@ func starGraph(t *testing.T) *graph.Store {
 // The same page has the same bytes, its cursor included, and other answers have other tags: caches depend on it, and a client
 // would otherwise keep an old answer.
 func TestTags(t *testing.T) {
-	s := serverOf(t, starGraph(t), Options{})
+	s := New(starGraph(t), Options{})
 	seen := map[string]string{}
 	for _, call := range []string{
 		"query?limit=2&set=followers(" + star + ")", "query?limit=3&set=followers(" + star + ")", "list?limit=2&set=followers(" + star + ")",
@@ -70,7 +61,7 @@ func TestTags(t *testing.T) {
 // The follows of a hidden account are empty in an intersection, also if another operand is so small
 // that its members are looked up instead.
 func TestHiddenActorsAreNotProbed(t *testing.T) {
-	s := serverOf(t, starGraph(t), Options{})
+	s := New(starGraph(t), Options{})
 	for i, want := range []string{`"total":1`, `"total":0`, `"total":1`} {
 		set := fmt.Sprintf("intersect(follows(%s),members(%s))", oracle.Account(i), star)
 		if rec := s.get("query?set=" + set); !strings.Contains(rec.Body.String(), want) {
@@ -82,7 +73,7 @@ func TestHiddenActorsAreNotProbed(t *testing.T) {
 // Queries are counted by method and status, while they wait, and by how long they waited.
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(prometheus.NewRegistry())
-	s := serverOf(t, starGraph(t), Options{Metrics: m})
+	s := New(starGraph(t), Options{Metrics: m})
 	s.queues.Light = clients.NewQueue(1)
 	s.get("query?set=followers(" + star + ")")
 	s.get("query?set=nonsense")
@@ -134,7 +125,7 @@ func TestLargeQueriesShareASmallQueue(t *testing.T) {
 	for i := range 100 {
 		fans = append(fans, oracle.Account(i))
 	}
-	s := serverOf(t, g.Store, Options{Timeout: time.Minute})
+	s := New(g.Store, Options{Timeout: time.Minute})
 	s.queues.Light, s.queues.Large = clients.NewQueue(2), clients.NewQueue(1)
 	get := func(ctx context.Context, client, path string) int {
 		rec := httptest.NewRecorder()
@@ -184,7 +175,7 @@ func TestBytesAreBounded(t *testing.T) {
 		posts = append(posts, fmt.Sprintf("at://did:web:%s.example/app.bsky.feed.post/%d", strings.Repeat("a", 2000), i))
 	}
 	g.PutMany(star, "like", posts)
-	s := serverOf(t, g.Store, Options{})
+	s := New(g.Store, Options{})
 	s.inFlight.Store(maxInFlight - 1<<20)
 	release := make(chan struct{})
 	var wg sync.WaitGroup
@@ -237,7 +228,7 @@ func TestDamagedStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serverOf(t, store, Options{})
+	s := New(store, Options{})
 	for want, fail := range map[string]func() error{
 		"500 StoreDamaged":        func() error { return fmt.Errorf("reading: %w", kv.ErrCorrupt) },
 		"503 StoreUnavailable":    func() error { return fmt.Errorf("reading: %w", kv.ErrUnavailable) },

@@ -77,10 +77,7 @@ func newWorldOn(t *testing.T, h *oracle.History, store kv.Store, o graph.Options
 // serve serves the world with other options from here on.
 func (w *world) serve(o query.Options) *query.Server {
 	w.t.Helper()
-	s, err := query.New(w.store, o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := query.New(w.store, o)
 	srv := httptest.NewServer(s)
 	w.t.Cleanup(srv.Close)
 	w.t.Cleanup(s.Close)

@@ -32,10 +32,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := query.New(store, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := query.New(store, query.Options{})
 	all, err := read()
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,7 @@ func (x *Index) Serve(ctx context.Context, o ServeOptions) (err error) {
 }
 
 // build builds the consumer and the query API.
-func (s *server) build() (err error) {
+func (s *server) build() error {
 	if s.o.Consume != nil {
 		if s.o.Consume.Part != nil {
 			if err := s.Backfill.Enclose(s.tasks.ctx); err != nil {
@@ -124,8 +124,8 @@ func (s *server) build() (err error) {
 		qo.Subscribers = -1 // this process does not see the commits of others
 	}
 	s.buildInfo(s.o.Version, s.o.Commit)
-	s.api, err = query.New(s.Graph, qo)
-	return err
+	s.api = query.New(s.Graph, qo)
+	return nil
 }
 
 // start starts the tasks. It returns once both listeners listen.

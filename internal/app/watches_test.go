@@ -154,10 +154,7 @@ func (w *watchWorld) grow(n int) {
 
 // live runs a process for a while, and kills it, or stops it.
 func (w *watchWorld) live(restored time.Time, then func()) {
-	api, err := query.New(w.g.Store, query.Options{Subscribers: 100})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	api := query.New(w.g.Store, query.Options{Subscribers: 100})
 	w.store = &mortal{Store: w.disk}
 	address, _ := url.Parse("https://example.com/hook")
 	x := &Index{KV: w.store, Graph: w.g.Store, Registry: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}

@@ -216,10 +216,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 		t.Fatal(err)
 	}
 	took = time.Since(began)
-	s, err := query.New(g, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := query.New(g, query.Options{})
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return srv.URL, took

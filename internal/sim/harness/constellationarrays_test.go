@@ -214,10 +214,7 @@ func startSkeinOnFrames(t *testing.T, frames [][]byte, dir string) (base string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := query.New(g, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := query.New(g, query.Options{})
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	return srv.URL

@@ -20,6 +20,7 @@ import (
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/sim/kvtest"
 	"skein.blue/internal/sim/network"
+	"skein.blue/query"
 )
 
 var lanes = flag.Int("scale.lanes", 0, "lanes of BenchmarkIndexFDB; 0: like the daemon")
@@ -132,7 +133,7 @@ func BenchmarkAskFDB(b *testing.B) {
 	}
 	// The cluster is still writing what it has in memory.
 	for begun := time.Now(); time.Since(begun) < 15*time.Second; {
-		get(b, server(b, cluster), askKnown, url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(1)}})
+		get(b, query.New(cluster.Graph, query.Options{}), askKnown, url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(1)}})
 	}
 	for _, q := range []struct {
 		what, method string
@@ -147,7 +148,7 @@ func BenchmarkAskFDB(b *testing.B) {
 		{"union", askQuery, url.Values{"set": {union(30)}}},
 	} {
 		ask := func(x *app.Index, on string) {
-			s := server(b, x)
+			s := query.New(x.Graph, query.Options{})
 			b.Run(q.what+"/"+on, func(b *testing.B) {
 				get(b, s, q.method, q.p) // what it keeps in memory is not what is measured
 				before := trips()
@@ -159,7 +160,7 @@ func BenchmarkAskFDB(b *testing.B) {
 		ask(embedded, "embedded")
 	}
 	for _, x := range []*app.Index{cluster, embedded} { // as BenchmarkServe, without a network
-		s := server(b, x)
+		s := query.New(x.Graph, query.Options{})
 		b.Run("small64/"+map[bool]string{true: "fdb", false: "embedded"}[x == cluster], func(b *testing.B) {
 			before := trips()
 			b.SetParallelism(64 / runtime.GOMAXPROCS(0))

@@ -32,7 +32,7 @@ import (
 // count from there, as if the store had just been made.
 func newest(b testing.TB, x *app.Index) time.Time {
 	b.Helper()
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	at := time.Time{}
 	for _, follow := range []int{0, 1, 2} {
 		var got struct{ Items []struct{ Time time.Time } }
@@ -92,7 +92,7 @@ func near(n, about int) int { return max(n-about, about-n) }
 // day, the last seven days, and ever.
 func BenchmarkLately(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	now := newest(b, x)
 	for name, age := range map[string]time.Duration{"day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "ever": 0} {
 		b.Run(name, func(b *testing.B) {
@@ -110,7 +110,7 @@ func BenchmarkLately(b *testing.B) {
 // ends at the newest like of the store.
 func BenchmarkForYou(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	now := newest(b, x)
 	account, size := accountWith(b, x, false, "like", 300)
 	of := fmt.Sprintf("rank(of=likes(%s),via=likers,damp=0.5,top=300,except=members(%[1]s))", did(account))
@@ -130,7 +130,7 @@ func BenchmarkForYou(b *testing.B) {
 // does: all results are ranked, and the first hundred returned. It reports how many results there are.
 func BenchmarkSecondDegree(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	var ids []dict.ID // the first accounts of the store are its most active ones
 	var names []string
 	err := x.KV.View(b.Context(), func(r kv.Reader) error {
@@ -178,7 +178,7 @@ func BenchmarkSecondDegree(b *testing.B) {
 // accounts, and chains of follows to them.
 func BenchmarkBetween(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	account, _ := accountWith(b, x, false, "like", 300)
 	me := did(account)
 	var follows struct{ Members []string }
@@ -222,7 +222,7 @@ func post(b testing.TB, s http.Handler, method string, p url.Values) []byte {
 // BenchmarkCounts counts the likers and the reposters of a hundred posts.
 func BenchmarkCounts(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	var ranked struct{ Items []struct{ Member string } }
 	if err := json.Unmarshal(get(b, s, askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"100"}}), &ranked); err != nil {
 		b.Fatal(err)
@@ -237,7 +237,7 @@ func BenchmarkCounts(b *testing.B) {
 // BenchmarkHistogram counts an account's followers, some hundred thousand, by day.
 func BenchmarkHistogram(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	account, size := accountWith(b, x, true, "follow", 100_000)
 	p := url.Values{"set": {"followers(" + did(account) + ")"}, "bucket": {"1d"}}
 	median(b, func() { get(b, s, "blue.skein.graph.histogram", p) })
@@ -248,7 +248,7 @@ func BenchmarkHistogram(b *testing.B) {
 // have, and returns the first 50.
 func BenchmarkLargestFirst(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	account, size := accountWith(b, x, true, "follow", 10_000)
 	p := url.Values{"set": {"followers(" + did(account) + ")"}, "order": {"size(followers)"}, "limit": {"50"}}
 	median(b, func() { get(b, s, "blue.skein.graph.list", p) })
@@ -259,7 +259,7 @@ func BenchmarkLargestFirst(b *testing.B) {
 // followers follow unusually often.
 func BenchmarkLift(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	account, size := accountWith(b, x, true, "follow", 10_000)
 	b.Logf("%d followers", size)
 	p := url.Values{"of": {"followers(" + did(account) + ")"}, "via": {"follows"}, "by": {"lift"}, "limit": {"50"}}
@@ -270,7 +270,7 @@ func BenchmarkLift(b *testing.B) {
 // BenchmarkList lists the newest 50 likers of a post with some five thousand.
 func BenchmarkList(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	var ranked struct{ Items []struct{ Member string } }
 	if err := json.Unmarshal(get(b, s, askRank, url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {"likes"}, "limit": {"1000"}}), &ranked); err != nil {
 		b.Fatal(err)
@@ -294,7 +294,7 @@ func BenchmarkList(b *testing.B) {
 // Constellation's method.
 func BenchmarkBacklinks(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	p := url.Values{"subject": {did(stars[1])}, "source": {"app.bsky.graph.follow:subject"}}
 	median(b, func() { get(b, s, "blue.microcosm.links.getBacklinks", p) })
 }
@@ -309,7 +309,7 @@ func BenchmarkFeed(b *testing.B) {
 		"of": {"follows(" + did(account) + ")"}, "via": {"likes"}, "limit": {"50"}, "except": {"likes(" + did(account) + ")"},
 		"since": {newest(b, x).Add(-24 * time.Hour).UTC().Format(time.RFC3339)},
 	}
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	get(b, s, askRank, p) // the first request reads everything that is not cached
 	stop, indexed := make(chan struct{}), make(chan int64, 1)
 	go func() { indexed <- index(b, x, 20_000, stop) }()
@@ -367,10 +367,7 @@ func BenchmarkSubscribers(b *testing.B) {
 			another()
 			alone = append(alone, rate())
 			did := another()
-			s, err := query.New(x.Graph, query.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := query.New(x.Graph, query.Options{})
 			srv := httptest.NewServer(s)
 			var conns []*websocket.Conn
 			for i := range 1000 {
@@ -416,7 +413,7 @@ func TestSamplesAgree(t *testing.T) {
 		t.Skip("needs a store of real size in -scale.dir")
 	}
 	x := open(t, *dir)
-	s := server(t, x)
+	s := query.New(x.Graph, query.Options{})
 	account, size := accountWith(t, x, true, "follow", 100_000)
 	liker, likes := accountWith(t, x, false, "like", 300)
 	for what, p := range map[string]url.Values{

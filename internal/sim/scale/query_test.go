@@ -77,15 +77,6 @@ func did(account int) string {
 	return string(network.New(o).AppendDID(nil, account))
 }
 
-func server(b testing.TB, x *app.Index) *query.Server {
-	b.Helper()
-	s, err := query.New(x.Graph, query.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return s
-}
-
 // get sends a request within this process, without a network.
 func get(b testing.TB, s http.Handler, method string, p url.Values) []byte {
 	b.Helper()
@@ -134,7 +125,7 @@ func setOf(b *testing.B, x *app.Index, account int) (set *roaring64.Bitmap) {
 // an index that was just opened.
 func BenchmarkIntersect(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	set := "intersect(" + followersOf(stars[1]) + "," + followersOf(stars[2]) + ")"
 	p, q := setOf(b, x, stars[1]), setOf(b, x, stars[2])
 	b.Run("roaring", func(b *testing.B) {
@@ -161,7 +152,7 @@ func BenchmarkIntersect(b *testing.B) {
 		var times []time.Duration
 		for b.Loop() {
 			x := open(b, shared.dir)
-			s := server(b, x)
+			s := query.New(x.Graph, query.Options{})
 			start := time.Now()
 			get(b, s, askQuery, url.Values{"set": {set}})
 			times = append(times, time.Since(start))
@@ -192,7 +183,7 @@ func median(b *testing.B, f func()) {
 // follow A, who has ten million followers at full size.
 func BenchmarkKnown(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	p := url.Values{"actor": {did(reader)}, "edge": {"followers"}, "subject": {did(stars[0])}}
 	b.Logf("of %d followers: %.200s", setOf(b, x, stars[0]).GetCardinality(), get(b, s, askKnown, p))
 	median(b, func() { get(b, s, askKnown, p) })
@@ -202,7 +193,7 @@ func BenchmarkKnown(b *testing.B) {
 // what they like.
 func BenchmarkRank(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	for _, via := range []string{"follows", "likes"} {
 		b.Run(via, func(b *testing.B) {
 			p := url.Values{"of": {"follows(" + did(reader) + ")"}, "via": {via}, "limit": {"100"}}
@@ -254,7 +245,7 @@ var besideSeed uint64
 // serve makes every client send that many of the requests.
 func serve(b *testing.B, rate int, questions func(*testing.B, *httptest.Server) [][]byte, asks int) {
 	x := asked(b)
-	srv := httptest.NewServer(server(b, x))
+	srv := httptest.NewServer(query.New(x.Graph, query.Options{}))
 	defer srv.Close()
 	requests := questions(b, srv)
 	stop := make(chan struct{})
@@ -422,7 +413,7 @@ func index(b *testing.B, x *app.Index, rate int, stop chan struct{}) int64 {
 // BenchmarkMembers streams all followers of A over loopback, as the admin listener does.
 func BenchmarkMembers(b *testing.B) {
 	x := asked(b)
-	srv := httptest.NewServer(http.HandlerFunc(server(b, x).ServeMembers))
+	srv := httptest.NewServer(http.HandlerFunc(query.New(x.Graph, query.Options{}).ServeMembers))
 	defer srv.Close()
 	n := int64(0)
 	b.ResetTimer()

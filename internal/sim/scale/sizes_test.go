@@ -12,6 +12,7 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/network"
+	"skein.blue/query"
 )
 
 // BenchmarkSizes compares stores of different sizes: it asks about sets that have about the same sizes in each. -scale.dir may also
@@ -20,7 +21,7 @@ import (
 //	go test ./internal/sim/scale -run xxx -bench Sizes -benchtime 100x -v -scale.dir DIR
 func BenchmarkSizes(b *testing.B) {
 	x := asked(b)
-	s := server(b, x)
+	s := query.New(x.Graph, query.Options{})
 	crowd, crowdSize := accountWith(b, x, true, "follow", 6_000)
 	other, otherSize := accountWith(b, x, true, "follow", 6_000, crowd)
 	small, smallSize := accountWith(b, x, true, "follow", 2_000) // without dates
