@@ -139,36 +139,26 @@ func DecodeLabels(v []byte) (es LabelEntries, err error) {
 	return es, nil
 }
 
-// Put applies a statement, and reports whether it changed anything. A negation without a CID also removes the
-// earlier entries of single versions, because a negation cancels every earlier label with the same source,
-// subject and value. A negation with a CID cancels only the label of that version.
-func (es *LabelEntries) Put(e LabelEntry) (changed bool) {
+// Put applies a statement. A negation without a CID also removes the earlier entries of single versions, because a
+// negation cancels every earlier label with the same source, subject and value. A negation with a CID cancels only
+// the label of that version.
+func (es *LabelEntries) Put(e LabelEntry) {
 	if all := es.whole(); e.CID != "" && all != nil && e.Time <= all.Canceled {
-		return false
+		return
 	} else if e.CID == "" && all != nil {
 		e.Canceled = all.Canceled
 	}
 	if e.CID == "" && e.Negated {
 		e.Canceled = max(e.Canceled, e.Time)
-		n := len(*es)
-		if *es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= e.Canceled }); len(*es) < n {
-			defer func() { changed = true }()
-		}
+		*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID != "" && x.Time <= e.Canceled })
 	}
 	i, found := slices.BinarySearchFunc(*es, e.CID, func(x LabelEntry, cid string) int { return cmp.Compare(x.CID, cid) })
-	if found && (*es)[i].Time > e.Time {
-		if c := (*es)[i].Canceled; c == e.Canceled {
-			return false
-		}
+	switch {
+	case found && (*es)[i].Time > e.Time:
 		(*es)[i].Canceled = e.Canceled // an older negation of all versions still cancels those before it
-		return true
-	}
-	if found && (*es)[i] == e {
-		return false
-	}
-	if found {
+	case found:
 		(*es)[i] = e
-	} else {
+	default:
 		*es = slices.Insert(*es, i, e)
 	}
 	for {
@@ -177,7 +167,7 @@ func (es *LabelEntries) Put(e LabelEntry) (changed bool) {
 			versions--
 		}
 		if versions <= MaxVersions {
-			return true
+			return
 		}
 		oldest := -1
 		for i := range *es {
