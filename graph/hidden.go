@@ -79,7 +79,7 @@ func (h *hiddenCache) of(r kv.Reader, at read.HiddenVersions) (*roaring64.Bitmap
 // follow makes the set of a state from an older one, nil if that cannot be done.
 func (h *hiddenCache) follow(r kv.Reader, from *hiddenSet, at *read.HiddenVersions) (*roaring64.Bitmap, error) {
 	set := from.set.Clone() // shares the containers that stay
-	ok, err := read.HiddenSince(r, h.layout, &from.at, at, func(c *format.Hiding) {
+	ok, err := read.HiddenSince(r, &from.at, at, func(c *format.Hiding) {
 		for _, id := range c.Hidden {
 			set.Add(uint64(id))
 		}

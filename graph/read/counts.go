@@ -63,7 +63,7 @@ func Hidden(r kv.Reader) (at HiddenVersions, err error) {
 }
 
 // HiddenSince calls each with what was changed between two states, in order. ok is false if not all of that is kept and can be read.
-func HiddenSince(r kv.Reader, l format.Layout, from, to *HiddenVersions, each func(*format.Hiding)) (ok bool, err error) {
+func HiddenSince(r kv.Reader, from, to *HiddenVersions, each func(*format.Hiding)) (ok bool, err error) {
 	var keys [][]byte
 	var versions []uint64
 	for part, version := range from.Parts {

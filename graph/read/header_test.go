@@ -115,7 +115,7 @@ func TestFailingReads(t *testing.T) {
 			"Counts":       func() error { _, err := read.Counts(r); return err },
 			"Hidden":       func() error { _, err := read.Hidden(r); return err },
 			"HiddenSince": func() error {
-				_, err := read.HiddenSince(r, l, &read.HiddenVersions{}, &read.HiddenVersions{Parts: [64]uint64{1}}, nil)
+				_, err := read.HiddenSince(r, &read.HiddenVersions{}, &read.HiddenVersions{Parts: [64]uint64{1}}, nil)
 				return err
 			},
 			"Cursors":     func() error { _, err := read.Cursors(r); return err },
