@@ -58,18 +58,10 @@ func (a *authors) of(sn *ask.View, set sets.Set) (sets.Set, error) {
 	if !a.given {
 		return set, nil
 	}
-	ids, err := idsOf(sn, a.dids)
-	return sets.And(set, ids), err
-}
-
-// idsOf returns the ids of the literals that have one.
-func idsOf(sn *ask.View, list []language.Literal) (sets.Set, error) {
-	ids, err := algebra.Lookup(sn, list)
-	var some []uint64
-	for _, id := range ids {
-		if id != dict.None {
-			some = append(some, uint64(id))
-		}
+	ids, err := algebra.Lookup(sn, a.dids)
+	var given []uint64
+	for _, id := range ids { // None is in no set
+		given = append(given, uint64(id))
 	}
-	return sets.FromUnsorted(some), err
+	return sets.And(set, sets.FromUnsorted(given)), err
 }
