@@ -43,7 +43,8 @@ func (e *eventTimes) usable(text []byte) []byte {
 	if len(text) > maxTimeLen || t.UnmarshalText(text) != nil {
 		return e.last
 	}
-	e.note(t.UnixMicro())
+	e.recent[e.n%len(e.recent)] = t.UnixMicro()
+	e.n++
 	if len(e.first) < firstEvents {
 		if e.arrived.IsZero() {
 			e.arrived = e.now()
@@ -58,11 +59,6 @@ func (e *eventTimes) usable(text []byte) []byte {
 	}
 	e.last = append(e.last[:0], text...)
 	return text
-}
-
-func (e *eventTimes) note(micros int64) {
-	e.recent[e.n%len(e.recent)] = micros
-	e.n++
 }
 
 // plausible reports whether a time lies between the position of the stream and the present.

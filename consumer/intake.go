@@ -276,7 +276,7 @@ func (c *intake) resume(after batch.Seq) {
 	defer c.deciding.Unlock()
 	defer c.noteHolding()
 	c.from = after
-	c.sequence.resume(after)
+	c.sequence.numbers, c.sequence.outdated = numbering{last: after}, false
 }
 
 // gap records that events may be missing here.

@@ -21,11 +21,6 @@ type sequence struct {
 	restarted int           // events in a row with old numbers and a newer time
 }
 
-// resume continues after a number.
-func (s *sequence) resume(after batch.Seq) {
-	s.numbers, s.outdated = numbering{last: after}, false
-}
-
 // errRestarted ends a session in which newer events come under older numbers.
 var errRestarted = errors.New("consumer: the relay restarted its sequence: numbers at or below the cursor now belong to other events")
 

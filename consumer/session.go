@@ -22,12 +22,6 @@ type session struct {
 	silent atomic.Bool // silence ended the session, and with it the replay
 }
 
-// run reads until the connection or the run ends.
-func (s *session) run(ctx context.Context) error {
-	defer s.watch(ctx)()
-	return s.read()
-}
-
 // pingEvery is how often to ping the relay, unless the watchdog needs pings more
 // often.
 const pingEvery = 7500 * time.Millisecond
@@ -103,8 +97,9 @@ func (s *session) watch(ctx context.Context) (stop func()) {
 // error.
 func (s *session) close() { _ = s.conn.NetConn().Close() }
 
-// read takes in messages until the connection or the run ends.
-func (s *session) read() error {
+// run takes in messages until the connection or the run ends.
+func (s *session) run(ctx context.Context) error {
+	defer s.watch(ctx)()
 	c := s.c
 	defer c.link.waiting.Store(false)
 	err := c.takeAll(s.receiver(), s.close)
