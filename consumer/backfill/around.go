@@ -3,7 +3,6 @@ package backfill
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"sync"
@@ -326,15 +325,4 @@ func (g *grower) say() {
 		g.o.Logger.Info("the part of the network is in place", "accounts", all, "retried_later", st.Later)
 	}
 	g.due = due
-}
-
-// within returns an error unless the store holds the whole network, or all the accounts belong to its part: repos of others
-// would become out of date.
-func (o *Options) within(dids ...string) error {
-	for _, did := range dids {
-		if o.Store.Backfill().Around.Hops > 0 && (o.Around == nil || !o.Around.Part.Has([]byte(did))) {
-			return fmt.Errorf("%s is not in the part of the network that this index holds (--around)", did)
-		}
-	}
-	return nil
 }

@@ -122,7 +122,8 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	}
 	busy.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Second)
-	m.fetcher.placer.close(closing)
+	m.fetcher.placer.flush(closing)
+	m.fetcher.placer.wait.Wait()
 	cancel()
 	m.jobs.wg.Wait()
 	return nil
@@ -171,10 +172,12 @@ func (m *Manager) resume(ctx context.Context) error {
 	return nil
 }
 
-// Resync queues repos for a fetch, whatever is known of them.
+// Resync queues repos for a fetch, whatever is known of them. If the store holds a part of the network, all must be of its accounts.
 func (m *Manager) Resync(ctx context.Context, c batch.Cause, dids ...string) error {
-	if err := m.o.within(dids...); err != nil {
-		return err
+	for _, did := range dids { // repos of other accounts would become out of date
+		if m.o.Store.Backfill().Around.Hops > 0 && (m.o.Around == nil || !m.o.Around.Part.Has([]byte(did))) {
+			return fmt.Errorf("%s is not in the part of the network that this index holds (--around)", did)
+		}
 	}
 	return m.o.resync(ctx, c, dids...)
 }

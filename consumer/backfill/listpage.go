@@ -62,11 +62,13 @@ func (l *lister) bound(list *listing, host string) error {
 }
 
 // takePage queues the repos of a page that need a fetch. It stores nothing of an unknown repo
-// before its DID document, or an operator, confirms that the repo is on the host.
+// before its DID document confirms that the repo is on the host, unless the list is trusted: the relay's,
+// that of a host that an operator named, and all lists in a private network. Whether an account
+// is active is always checked with the host in its document.
 func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *listing, repos []listed) error {
 	var b batch.Batch
 	var unknown []string
-	trusted := l.trusts(job, host)
+	trusted := l.o.TrustHosts || job.named || host == l.o.Relay
 	at := host
 	if host == l.o.Relay { // a relay hosts no repos
 		at = ""
@@ -155,11 +157,4 @@ func (l *lister) verify(ctx context.Context, list *listing, host string, dids []
 		}
 	}
 	return own, ctx.Err()
-}
-
-// trusts reports whether to believe a host's list without reading DID documents: the relay's,
-// that of a host that an operator named, and all lists in a private network. Whether an account
-// is active is always checked with the host in its document.
-func (l *lister) trusts(job *listJob, host string) bool {
-	return l.o.TrustHosts || job.named || host == l.o.Relay
 }

@@ -163,9 +163,3 @@ func (p *placer) large(ctx context.Context, r *fetchedRepo) (o batch.Outcome, er
 	}
 	return o, err
 }
-
-// close waits for the gathered repos.
-func (p *placer) close(ctx context.Context) {
-	p.flush(ctx)
-	p.wait.Wait()
-}

@@ -49,27 +49,22 @@ type Status struct {
 	Ended map[string]string `json:"ended,omitempty"`
 }
 
-// progress returns the Status without the counts of the index. A job has queued its repos before it
-// ends, and a repo is counted before it leaves the queue, so they are asked in this order.
-func (m *Manager) progress() (st Status) {
+// Status returns the progress. A job has queued its repos before it ends, and a repo is counted before it
+// leaves the queue, so they are asked in this order. The counts of the index are read last: once nothing is
+// queued, they have all that was put in place.
+func (m *Manager) Status(ctx context.Context) (Status, error) {
+	var st Status
 	m.jobs.report(&st)
 	m.queue.report(&st)
 	m.fetcher.report(&st)
 	m.archiver.report(&st)
 	m.lister.report(&st)
 	m.client.report(&st)
-	st.Busy = st.Busy || st.Waiting > st.Later
-	return st
-}
-
-// Status returns the progress. The counts of the index are read after the queue: once nothing is
-// queued, they have all that was put in place.
-func (m *Manager) Status(ctx context.Context) (Status, error) {
-	st := m.progress()
 	noted, compared := m.o.Store.Holes()
 	st.Hole = noted > compared
 	back := m.o.Store.Backfill()
-	st.Compared, st.Busy = back.Round.Ended, st.Busy || back.Roster.Unconfirmed // a comparison follows
+	st.Compared = back.Round.Ended
+	st.Busy = st.Busy || st.Waiting > st.Later || back.Roster.Unconfirmed // a comparison follows
 	return st, m.o.Store.View(ctx, func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized
