@@ -40,15 +40,15 @@ var errDraining = errors.New("draining: the process is about to stop")
 
 // ready returns nil if queries are answered.
 func (s *server) ready(ctx context.Context) error {
-	if s.o.drains() {
+	select {
+	case <-s.o.Draining:
 		return errDraining
+	default: // also if Draining is nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	if h, ok := s.KV.(kv.Health); ok {
-		if err := h.Healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
-			return err
-		}
+	if err := s.healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
+		return err
 	}
 	err := s.Graph.View(ctx, func(s *ask.View) error { _, err := s.Counts(); return err })
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -78,11 +78,9 @@ func (s *server) admin() http.Handler {
 			_, _ = w.Write([]byte(say.Line("ready, but "+err.Error()) + "\n"))
 			return
 		}
-		if h, ok := s.KV.(kv.Health); ok {
-			if err := h.Healthy(); err != nil {
-				_, _ = w.Write([]byte(say.Line("ready, but not indexing: "+err.Error()) + "\n"))
-				return
-			}
+		if err := s.healthy(); err != nil {
+			_, _ = w.Write([]byte(say.Line("ready, but not indexing: "+err.Error()) + "\n"))
+			return
 		}
 		_, _ = w.Write([]byte("ready\n"))
 	})

@@ -143,8 +143,15 @@ func (x *Index) monitor() {
 
 // diskFull reports whether the store accepts no writes because its disk is full.
 func (x *Index) diskFull() bool {
-	h, ok := x.KV.(kv.Health)
-	return ok && errors.Is(h.Healthy(), kv.ErrDiskFull)
+	return errors.Is(x.healthy(), kv.ErrDiskFull)
+}
+
+// healthy returns why the store accepts no writes, nil if it does or the engine does not tell.
+func (x *Index) healthy() error {
+	if h, ok := x.KV.(kv.Health); ok {
+		return h.Healthy()
+	}
+	return nil
 }
 
 func owner() string {

@@ -241,16 +241,6 @@ func (s *server) indexParts(t *tasks) error {
 	return nil
 }
 
-// drains reports whether the process is about to stop.
-func (o *ServeOptions) drains() bool {
-	select {
-	case <-o.Draining:
-		return true
-	default: // also if Draining is nil
-		return false
-	}
-}
-
 // awaitFenced returns an error when another writer takes over this daemon's share, which may be while it has nothing to write.
 func (s *server) awaitFenced(ctx context.Context) error {
 	select {
