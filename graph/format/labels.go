@@ -187,14 +187,13 @@ func (es *LabelEntries) whole() *LabelEntry {
 	return nil
 }
 
-// Expire marks the entries that have expired at the time now, and reports whether it marked any.
-func (es LabelEntries) Expire(now int64) (any bool) {
+// Expire marks the entries that have expired at the time now.
+func (es LabelEntries) Expire(now int64) {
 	for i := range es {
 		if e := &es[i]; e.Live() && e.Expires != 0 && e.Expires <= now {
-			e.Expired, any = true, true
+			e.Expired = true
 		}
 	}
-	return any
 }
 
 // Date returns the date of the member in the set (dates.go), and whether it is a member.

@@ -100,9 +100,10 @@ type ListChange struct {
 	List, Member dict.ID
 }
 
-// listChanges returns, for each changed list item, every combination of its old or new list with
+// ListChanges returns, for each list item that the last attempt changed, every combination of its old or new list with
 // its old or new account. The changes ascend by kind, actor and path.
-func listChanges(changes []change) (all []ListChange) {
+func (w *Writer) ListChanges() (all []ListChange) {
+	changes := w.events.changes
 	of := func(k kinds.Kind) []change {
 		from, _ := slices.BinarySearchFunc(changes, k, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
 		to, _ := slices.BinarySearchFunc(changes, k+1, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })

@@ -494,11 +494,12 @@ func (a *accounts) writeQueued(tx kv.Txn, notes []note) error {
 	return nil
 }
 
-// queued returns the repos that the write queued or made due.
-func (a *accounts) queued() (all []batch.Queued) {
-	for i := range a.states {
-		if row := a.states[i].inQueue(); row != nil && row.due {
-			all = append(all, batch.Queued{DID: string(a.states[i].did), Row: row.Resync})
+// Queued returns the repos that the last attempt queued or made due.
+func (w *Writer) Queued() (all []batch.Queued) {
+	for i := range w.accounts.states {
+		as := &w.accounts.states[i]
+		if row := as.inQueue(); row != nil && row.due {
+			all = append(all, batch.Queued{DID: string(as.did), Row: row.Resync})
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
@@ -255,9 +254,3 @@ func (w *Writer) Committed() {
 
 // LabelsCommitted is Committed for AttemptLabels.
 func (w *Writer) LabelsCommitted() { w.IDs.Committed(&w.strings) }
-
-// Queued returns the repos that the last attempt queued or made due.
-func (w *Writer) Queued() []batch.Queued { return w.accounts.queued() }
-
-// ListChanges returns the pairs of list and member that the last attempt may have changed.
-func (w *Writer) ListChanges() []ListChange { return listChanges(w.events.changes) }
