@@ -151,13 +151,13 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
-	counted := &countedWriter{ResponseWriter: w, g: g, u: u, sent: sync.OnceFunc(u.leave)}
+	counted := &countedWriter{ResponseWriter: w, g: g, u: u, sent: sync.OnceFunc(func() { u.inFlight.Add(-1) })}
 	defer counted.sent()
 	g.next.ServeHTTP(counted, r)
 }
 
 // admit takes a request from the client's limit. If there is none left, it returns which limit is
-// exceeded, and for how long. After a request that it admits, leave must be called if there is a limit of bytes.
+// exceeded, and for how long. After a request that it admits, inFlight must be lowered again if there is a limit of bytes.
 func (u *used) admit(ctx context.Context, now func() time.Time) (why string, wait time.Duration) {
 	if at := now(); u.requests != nil && !u.requests.AllowN(at, 1) {
 		return "rate", time.Duration((1 - u.requests.TokensAt(at)) / float64(u.requests.Limit()) * float64(time.Second))
@@ -195,9 +195,6 @@ func (u *used) enter(ctx context.Context, now func() time.Time) (left float64) {
 		}
 	}
 }
-
-// leave ends what enter began.
-func (u *used) leave() { u.inFlight.Add(-1) }
 
 // usedBy returns what a client has used. A reload of the tokens may have changed its limit.
 func (g *Gate) usedBy(name string, limit Limit) *used {

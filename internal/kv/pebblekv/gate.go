@@ -14,8 +14,6 @@ type gate struct {
 	inside  sync.RWMutex  // read-locked by the calls inside, and locked by close for ever
 }
 
-func newGate() *gate { return &gate{closing: make(chan struct{})} }
-
 // enter admits the caller if the gate is open, and reports whether it did. An admitted caller
 // must leave.
 func (g *gate) enter() bool { return !g.closed() && g.inside.TryRLock() }

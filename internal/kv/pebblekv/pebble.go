@@ -86,7 +86,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{merger: o.Merger, readOnly: o.ReadOnly, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), gate: newGate()}
+	s := &Store{merger: o.Merger, readOnly: o.ReadOnly, lock: held, fs: newStoreFS(fs, o), writer: make(chan struct{}, 1), gate: &gate{closing: make(chan struct{})}}
 	s.fatal = s.stopper(o)
 	if err := s.open(o, found); err != nil {
 		return nil, errors.Join(err, held.Close())
@@ -208,7 +208,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 	if err != nil || len(t.writes.ops) == 0 {
 		return err
 	}
-	if t.writes.full() {
+	if len(t.writes.arena) > 1<<31 {
 		return fmt.Errorf("pebblekv: a transaction of %d bytes: %w", len(t.writes.arena), kv.ErrTooLarge)
 	}
 	batch := s.db.NewBatchWithSize(min(t.size, maxBatchHint))

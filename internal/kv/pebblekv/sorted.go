@@ -65,9 +65,6 @@ func (w *writes) add(kind writeKind, key, value []byte) {
 	w.ranges = w.ranges || kind == writeDeleteRange
 }
 
-// full reports whether the arena cannot take more.
-func (w *writes) full() bool { return len(w.arena) > 1<<31 }
-
 // sort sorts the operations by key, stably: by radix on the first eight bytes, then
 // by comparison for the few keys that share them.
 func (w *writes) sort() {
