@@ -23,6 +23,14 @@ import (
 )
 
 // writer returns a claim of all of four partitions that is not taken yet.
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func writer(store kv.Store, owner string, every time.Duration) *claim {
 	return &claim{
 		watch: &watch{store: store, beat: every, log: slog.New(slog.DiscardHandler)}, all: format.AllPartitions(4), row: format.ClaimRow{Owner: owner},
@@ -49,9 +57,7 @@ func open(faults memkv.Faults) *memkv.Store {
 // take claims partitions, and gives them up at the end of the test.
 func take(t *testing.T, c *claim) *claim {
 	t.Helper()
-	if err := c.take(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.take(t.Context()))
 	t.Cleanup(func() {
 		if err := c.close(context.Background()); err != nil {
 			t.Error(err)
@@ -85,11 +91,9 @@ func checked(t *testing.T, store kv.Store, c *claim) error {
 func rows(t *testing.T, store kv.Store, keyspace byte) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	if err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		return kv.ScanPrefix(r, []byte{keyspace}, func(k, v []byte) error { all[string(k[1:])] = string(v); return nil })
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -99,9 +103,7 @@ func owned(t *testing.T, store kv.Store, want string) {
 	var all []string
 	for token, v := range rows(t, store, format.KeyClaim) {
 		var row format.ClaimRow
-		if err := json.Unmarshal([]byte(v), &row); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(v), &row))
 		all = append(all, fmt.Sprintf("%s%x", row.Owner, uint64(row.Parts)))
 		if _, ok := rows(t, store, format.KeyHeartbeat)[token]; !ok {
 			t.Errorf("%s has no heartbeat", row.Owner)
@@ -120,9 +122,7 @@ func Settle(t *testing.T, writers ...*Store) {
 		changed = false
 		for _, s := range writers {
 			had := s.parts.Load()
-			if err := s.Move(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Move(t.Context()))
 			changed = changed || s.parts.Load() != had
 		}
 	}
@@ -150,9 +150,7 @@ func TestTakeClaim(t *testing.T) {
 			store := open(faults)
 			for _, c := range []*claim{writer(store, "w", time.Second), joining(store, "j", time.Second)} {
 				for range 30 {
-					if err := c.take(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must(t, c.take(t.Context()))
 					time.Sleep(10 * time.Second)
 					owned(t, store, c.row.Owner+"f")
 					if err := errors.Join(checked(t, store, c), c.close(t.Context())); err != nil {
@@ -191,9 +189,7 @@ func TestClaimRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		one := take(t, joining(store, "one", time.Second))
 		standby := take(t, joining(store, "standby", time.Second))
-		if err := one.close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, one.close(t.Context()))
 		take(t, writer(store, "two", time.Second))
 		moved(t, standby, 0)
 		owned(t, store, "standby0 twof")
@@ -231,13 +227,9 @@ func TestTakeOver(t *testing.T) {
 		start := time.Now()
 		for ; !a.isDue() && !b.isDue(); time.Sleep(time.Second) {
 			for _, c := range []*claim{a, b} {
-				if err := c.look(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.look(t.Context()))
 			}
-			if err := checked(t, store, old); err != nil {
-				t.Fatal(err)
-			}
+			must(t, checked(t, store, old))
 		}
 		if took := time.Since(start); took < 4*time.Second || took > 6*time.Second {
 			t.Errorf("it is due after %v", took)
@@ -344,9 +336,7 @@ func TestLastMoment(t *testing.T) {
 		ours := &racing{Store: store}
 		second := take(t, joining(ours, "second", time.Second))
 		for range 5 {
-			if err := second.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second.look(t.Context()))
 			time.Sleep(time.Second)
 		}
 		ours.first(func() {
@@ -381,13 +371,9 @@ func TestMalformedClaims(t *testing.T) {
 	for name, value := range map[string]string{"no JSON": "{", "another type": `{"parts":"x"}`, "empty": "", "an invalid time": `{"since":"yesterday"}`} {
 		store := open(memkv.Faults{})
 		c := joining(store, "a", time.Hour)
-		if err := c.take(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.take(t.Context()))
 		c.stop()
-		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("p\x01"), []byte(value)); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("p\x01"), []byte(value)); return nil }))
 		for i, err := range []error{
 			writer(store, "b", time.Second).take(t.Context()), joining(store, "b", time.Second).take(t.Context()), c.move(t.Context(), splitRows),
 		} {

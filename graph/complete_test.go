@@ -519,9 +519,7 @@ func (n *net) redeliver() {
 
 func (n *net) account(a int) (st format.RepoState, row *format.Resync) {
 	n.t.Helper()
-	if err := n.s.View(n.t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, n.s.View(n.t.Context(), func(sn *ask.View) (err error) { st, _, row, err = sn.Account(n.accounts[a].did); return err }))
 	return st, row
 }
 
@@ -854,7 +852,7 @@ func (n *net) sweep() {
 		return
 	}
 	var b batch.Batch
-	if err := n.s.View(n.t.Context(), func(sn *ask.View) error {
+	must(n.t, n.s.View(n.t.Context(), func(sn *ask.View) error {
 		var ids []dict.ID
 		if err := sn.EachAccount(0, func(id dict.ID, _ *format.RepoState) bool { ids = append(ids, id); return true }); err != nil {
 			return err
@@ -863,9 +861,7 @@ func (n *net) sweep() {
 			b.AddResync(did, batch.Cause{Reason: format.KindAdded})
 			return nil
 		})
-	}); err != nil {
-		n.t.Fatal(err)
-	}
+	}))
 	if n.killed(n.s.Apply(n.t.Context(), "", &b)) {
 		return
 	}
@@ -890,9 +886,7 @@ func (n *net) move() {
 	if _, err := export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil); err != nil {
 		n.t.Fatal(err)
 	}
-	if err := s.Close(n.t.Context()); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, s.Close(n.t.Context()))
 	if _, err := export.Write(n.t.Context(), fresh, &again, nil); err != nil {
 		n.t.Fatal(err)
 	}
@@ -997,12 +991,10 @@ func (n *net) newest(a int) *netEvent {
 func (n *net) index() *evidence.Index {
 	n.t.Helper()
 	x := &evidence.Index{Source: func(k kinds.Kind) string { return fmt.Sprint(k) }}
-	if err := n.s.View(n.t.Context(), func(sn *ask.View) error {
+	must(n.t, n.s.View(n.t.Context(), func(sn *ask.View) error {
 		x.Known, x.Lacking = sn.Known(), sn.Lacking()
 		return nil
-	}); err != nil {
-		n.t.Fatal(err)
-	}
+	}))
 	if !x.Holes.Unbroken.Equal(n.unbroken) {
 		n.unbroken, n.since = x.Holes.Unbroken, n.clock+1<<10
 	}
@@ -1030,9 +1022,7 @@ func (n *net) check() {
 	}
 	for a, acc := range n.accounts {
 		of := evidence.Account{DID: acc.did}
-		if err := n.s.View(n.t.Context(), func(sn *ask.View) (err error) { of.State, of.Known, of.Queued, err = sn.Account(acc.did); return err }); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.s.View(n.t.Context(), func(sn *ask.View) (err error) { of.State, of.Known, of.Queued, err = sn.Account(acc.did); return err }))
 		own, hidden := x.Account(&of) == evidence.Complete, of.State.Has(format.FlagHidden)
 		if n.claim(own); own && !hidden {
 			n.same(a, &of, x, language.Window{}, "own")
@@ -1095,7 +1085,7 @@ func (n *net) same(a int, of *evidence.Account, x *evidence.Index, w language.Wi
 func (n *net) records(a int) map[string]string {
 	n.t.Helper()
 	have := map[string]string{}
-	if err := n.store.View(n.t.Context(), func(r kv.Reader) error {
+	must(n.t, n.store.View(n.t.Context(), func(r kv.Reader) error {
 		var b intern.Batch
 		at := b.Add(dict.DID, []byte(n.accounts[a].did))
 		if err := intern.Lookup(r, &b); err != nil {
@@ -1117,9 +1107,7 @@ func (n *net) records(a int) map[string]string {
 			}
 		}
 		return nil
-	}); err != nil {
-		n.t.Fatal(err)
-	}
+	}))
 	return have
 }
 
@@ -1155,9 +1143,7 @@ func (n *net) rest() {
 	n.compare()
 	n.compare()
 	for n.s.Erasing() {
-		if err := n.s.EraseSlice(n.t.Context()); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, n.s.EraseSlice(n.t.Context()))
 	}
 	n.fetches = nil
 	for a, acc := range n.accounts {
@@ -1165,9 +1151,7 @@ func (n *net) rest() {
 		if row == nil && st.Has(format.FlagPartial) {
 			var b batch.Batch
 			b.AddResync([]byte(acc.did), batch.Cause{Reason: "partial"})
-			if err := n.s.Apply(n.t.Context(), "", &b); err != nil {
-				n.t.Fatal(err)
-			}
+			must(n.t, n.s.Apply(n.t.Context(), "", &b))
 		}
 		n.fetch(a, false)
 		for len(n.fetches) > 0 {
@@ -1186,9 +1170,7 @@ func (n *net) rest() {
 		n.t.Errorf("everybody is not complete at rest: %+v", missing)
 	}
 	n.store.off.Store(true)
-	if err := check.Store(n.t.Context(), n.store, func(p string) { n.t.Error(p) }, nil); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, check.Store(n.t.Context(), n.store, func(p string) { n.t.Error(p) }, nil))
 	if n.t.Failed() {
 		n.t.Fatalf("the last steps were %v", n.said)
 	}

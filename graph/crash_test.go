@@ -97,9 +97,7 @@ func crashAt(t *testing.T, settings dict.Settings, events []*oracle.Event, n int
 			fill(&b, e)
 		}
 	}
-	if err := s.Apply(t.Context(), "relay", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), "relay", &b))
 	if !compareViews(t, views(t, s), m.Views()) {
 		t.Fatalf("crash at commit %d (%v)", n, crash)
 	}

@@ -49,9 +49,7 @@ func (b *backups) make(t *testing.T, s kv.Store, seq int64) {
 		t.Fatal("not a pebblekv")
 	}
 	dir, at := filepath.Join(t.TempDir(), "checkpoint"), time.Now()
-	if err := p.Checkpoint(t.Context(), dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Checkpoint(t.Context(), dir))
 	check := func(path string) error { return pebblekv.CheckFile(t.Context(), p.Merger(), path) }
 	r, err := backup.Create(t.Context(), b.to, backup.CreateOptions{Dir: dir, Time: at, Keep: 1, Check: check})
 	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
@@ -71,9 +69,7 @@ func (b *backups) restore(t *testing.T) kv.Store {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m}))
 	return b.open(t, dir)
 }
 
@@ -112,9 +108,7 @@ func engines() []engine {
 			"pebble", dict.DefaultSettings,
 			func(t *testing.T, _ uint64) kv.Store { return openDir(t, t.TempDir()) },
 			func(t *testing.T, s kv.Store) kv.Store {
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Close())
 				return openDir(t, dirs[s])
 			},
 			func(t *testing.T) *backups {
@@ -164,9 +158,7 @@ func engines() []engine {
 func eraseAll(t *testing.T, s *graph.Store) {
 	t.Helper()
 	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.EraseSlice(t.Context()))
 	}
 }
 

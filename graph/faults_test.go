@@ -104,23 +104,17 @@ func (d *writing) open(fatal func(error)) {
 func (d *writing) apply(then func(i int, seq int64) error) {
 	d.t.Helper()
 	for i, b := range d.batches {
-		if err := applyOnce(d.t.Context(), d.s, b); err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, applyOnce(d.t.Context(), d.s, b))
 		if then == nil {
 			continue
 		}
-		if err := then(i, b[len(b)-1].Seq); err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, then(i, b[len(b)-1].Seq))
 	}
 }
 
 func (d *writing) close() {
 	d.t.Helper()
-	if err := errors.Join(d.s.Close(d.t.Context()), d.store.Close()); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, errors.Join(d.s.Close(d.t.Context()), d.store.Close()))
 }
 
 // judge opens what a fault left on a disk. The store must be the model at its cursor, which must be
@@ -145,18 +139,14 @@ func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 		if b[len(b)-1].Seq <= cursor {
 			continue
 		}
-		if err := applyOnce(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, applyOnce(t.Context(), s, b))
 	}
 	eraseAll(t, s)
 	m := w.upTo(w.last())
 	compareViews(t, views(t, s), m.Views())
 	compareCounts(t, s, m)
 	verify(t, store)
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Close(t.Context()), store.Close()))
 }
 
 // The power fails at every kind of operation on the disk, and a random part of what was not synced
@@ -285,9 +275,7 @@ func readErrors(t *testing.T, seed uint64, failed *harness.Fault) {
 	for i, b := range d.batches {
 		if i%10 == 9 { // a new process has read nothing yet
 			d.disk.Before(nil)
-			if err := d.store.Compact(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.store.Compact(t.Context()))
 			d.close()
 			d.open(nil)
 			d.disk.Before(fail)
@@ -329,9 +317,7 @@ func TestFaultFlippedBits(t *testing.T) {
 			}
 			return nil
 		})
-		if err := w.store.Sync(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.Sync())
 		killed := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(seed, 1))})
 		w.close()
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -408,9 +394,7 @@ func flip(t *testing.T, fs vfs.FS, name string, rng *rand.Rand) bool {
 		t.Fatal(err)
 	}
 	all, err := io.ReadAll(f)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 	if len(all) == 0 {
 		return false
 	}
@@ -420,9 +404,7 @@ func flip(t *testing.T, fs vfs.FS, name string, rng *rand.Rand) bool {
 		t.Fatal(err)
 	}
 	_, err = out.Write(all)
-	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, out.Sync(), out.Close()))
 	return true
 }
 
@@ -504,18 +486,14 @@ func TestFaultUnknownOutcome(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})
 		s := openWriter(t, store, sharedSettings, false)
 		for _, b := range w.batches {
-			if err := applyOnce(t.Context(), s, b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, applyOnce(t.Context(), s, b))
 		}
 		eraseAll(t, s)
 		m := w.upTo(w.last())
 		compareViews(t, views(t, s), m.Views())
 		compareCounts(t, s, m)
 		verify(t, store)
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 		for range store.Counts().Unknown {
 			unknown.Happened()
 		}

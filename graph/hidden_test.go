@@ -75,9 +75,7 @@ func (h *hiders) begin(t *testing.T, settings dict.Settings, n int) {
 func (h *hiders) end(t *testing.T) {
 	t.Helper()
 	for _, s := range h.writers {
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 	}
 	h.writers = nil
 }
@@ -96,18 +94,14 @@ func (h *hiders) change(t *testing.T, events, accounts int) {
 		}
 	}
 	for _, s := range h.writers {
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), "relay", &b))
 	}
 }
 
 // view calls fn with the store's state.
 func (h *hiders) view(t *testing.T, fn func(r kv.Reader)) {
 	t.Helper()
-	if err := h.store.View(t.Context(), func(r kv.Reader) error { fn(r); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.store.View(t.Context(), func(r kv.Reader) error { fn(r); return nil }))
 }
 
 // hiddenIn returns a node's set in the state that r reads.
@@ -274,7 +268,7 @@ func TestHiddenReads(t *testing.T) {
 
 	for _, v := range [][]byte{nil, []byte("{"), []byte(`{"Version":7}`)} {
 		h.change(t, 20, 1<<30)
-		if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
+		must(t, h.store.Update(t.Context(), func(tx kv.Txn) error {
 			tx.DeleteRange(format.KeyHiding, kv.PrefixEnd(format.KeyHiding))
 			at, err := read.Hidden(tx)
 			for part, version := range at.Parts {
@@ -283,9 +277,7 @@ func TestHiddenReads(t *testing.T) {
 				}
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		h.view(t, func(r kv.Reader) { same(t, node, r, len(h.hidden)) })
 	}
 	h.end(t)

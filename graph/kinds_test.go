@@ -24,7 +24,7 @@ import (
 // forget has a store lack the last kind of the table, as one that an older program made.
 func forget(t *testing.T, store kv.Store) {
 	t.Helper()
-	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+	must(t, store.Update(t.Context(), func(tx kv.Txn) error {
 		h, err := read.Header(tx)
 		if err != nil {
 			return err
@@ -32,20 +32,16 @@ func forget(t *testing.T, store kv.Store) {
 		h.Kinds = h.Kinds[:len(h.Kinds)-1]
 		tx.Set(format.HeaderKey, h.Append(nil))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // lacking returns how many kinds a store lacks earlier records of.
 func lacking(t *testing.T, s *graph.Store) (n int) {
 	t.Helper()
-	if err := s.View(t.Context(), func(sn *ask.View) error {
+	must(t, s.View(t.Context(), func(sn *ask.View) error {
 		n = len(sn.Lacking())
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return n
 }
 
@@ -66,9 +62,7 @@ func openKinds(t *testing.T, store kv.Store, settings dict.Settings, more []kind
 func closed(t *testing.T, all ...*graph.Store) {
 	t.Helper()
 	for _, s := range all {
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 	}
 }
 
@@ -88,9 +82,7 @@ func TestKindAdded(t *testing.T) {
 				if writers = append(writers, s); n > 1 {
 					graph.Settle(t, writers...)
 				}
-				if err := s.Apply(t.Context(), fmt.Sprint("relay", i), &b); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Apply(t.Context(), fmt.Sprint("relay", i), &b))
 			}
 			closed(t, writers[0])
 			forget(t, store)
@@ -125,9 +117,7 @@ func TestKindsOfAnExport(t *testing.T) {
 	s := openKinds(t, from, dict.Settings{}, nil)
 	var b batch.Batch
 	fillOne(&b, "did:web:a.com", 1)
-	if err := errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())))
 	for want := range 2 {
 		var text strings.Builder
 		if _, err := export.Write(t.Context(), from, &text, nil); err != nil {
@@ -155,14 +145,12 @@ func TestKindsOfAnExport(t *testing.T) {
 func TestUnknownKind(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: merger()})
 	closed(t, openKinds(t, store, dict.Settings{}, nil))
-	if err := store.Update(t.Context(), func(tx kv.Txn) error {
+	must(t, store.Update(t.Context(), func(tx kv.Txn) error {
 		h, err := read.Header(tx)
 		h.Kinds = append(h.Kinds, kinds.Kind(200))
 		tx.Set(format.HeaderKey, h.Append(nil))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if _, err := graph.Open(t.Context(), store, graph.Options{}); !errors.Is(err, read.ErrFormat) {
 		t.Errorf("opened: %v", err)
 	}
@@ -190,9 +178,7 @@ func testConfiguredBySeveral(t *testing.T) {
 	}
 	counts := func(s *graph.Store) (c format.Counts) {
 		t.Helper()
-		if err := s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.View(t.Context(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }))
 		return c
 	}
 	first := open(nil)
@@ -214,9 +200,7 @@ func testConfiguredBySeveral(t *testing.T) {
 		if len(s.Kinds().Configured()) != 1 {
 			t.Errorf("a writer indexes %d configured kinds", len(s.Kinds().Configured()))
 		}
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), "relay", &b))
 	}
 	if n := counts(first).Records["listed1"]; n != 60 {
 		t.Errorf("%d records", n)
@@ -235,9 +219,7 @@ func testConfiguredBySeveral(t *testing.T) {
 	graph.Settle(t, s, other)
 	for n, w := range []*graph.Store{s, other} { // each queues what is its share
 		due := w.SweepDue()
-		if err := w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Swept = due }))
 		if got := lacking(t, s); got != 1-n {
 			t.Errorf("after %d of two writers have queued all accounts, %d kinds are lacking", n+1, got)
 		}
@@ -248,9 +230,7 @@ func testConfiguredBySeveral(t *testing.T) {
 		b.AddResync(did(d), batch.Cause{Reason: "test"})
 	}
 	b.Seen(3, nil)
-	if err := s.Apply(t.Context(), "relay", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), "relay", &b))
 	if lacking(t, s) != 0 || counts(s).Incomplete == 0 {
 		t.Errorf("while repos wait to be fetched, %d kinds are lacking, and %d repos are in doubt", lacking(t, s), counts(s).Incomplete)
 	}

@@ -33,6 +33,14 @@ var modelOps = flag.Int("model.ops", 20_000, "operations per history in TestMode
 
 func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func fill(b *batch.Batch, e *oracle.Event) {
 	switch e.Type {
 	case oracle.AccountEvent:
@@ -268,9 +276,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 		}
 		b.Reset()
 		if rng.IntN(3) == 0 {
-			if err := s.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.EraseSlice(t.Context()))
 		}
 	}
 	ops, restored := 0, 0
@@ -307,9 +313,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 			kept.make(t, store, window[len(window)-1].Seq)
 		}
 		if kept != nil && len(kept.made) > 0 && kept.made[0].seq >= window[0].Seq && rng.IntN(60) == 0 { // the disk is lost: a restore, and what came since
-			if err := store.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Close())
 			store = kept.restore(t)
 			s = openGraph(t, store)
 			for _, e := range window {
@@ -340,13 +344,9 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 	if kept != nil && restored == 0 && most >= 20_000 {
 		t.Error("no backup was restored")
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 	verify(t, store)
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.Close())
 }
 
 // dump returns what a store holds, but for what a second delivery may change:
@@ -390,9 +390,7 @@ func TestDoubleDelivery(t *testing.T) {
 				for i, e := range events {
 					fill(&b, e)
 					if i%size == size-1 || i == len(events)-1 {
-						if err := s.Apply(t.Context(), "relay", &b); err != nil {
-							t.Fatal(err)
-						}
+						must(t, s.Apply(t.Context(), "relay", &b))
 						b.Reset()
 					}
 				}

@@ -364,15 +364,13 @@ func (f *fleet) end() {
 	if slices.Sort(want); !slices.Equal(slices.Compact(got), want) {
 		t.Errorf("the dead letters are %q, want %q", got, want)
 	}
-	if err := s.View(t.Context(), func(v *ask.View) error {
+	must(t, s.View(t.Context(), func(v *ask.View) error {
 		k := v.Known()
 		if !k.Past.Roster.Known() || k.Holes.Noted == 0 || k.Holes.Uncompared() {
 			t.Errorf("%+v, %+v", k.Past, k.Holes)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestMoves: writers come, stop, are killed and freeze at any of their writes, a move's own ones among them. Nothing is lost, and nothing

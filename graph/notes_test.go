@@ -52,9 +52,7 @@ func TestNotesOfSourcesWithoutCursor(t *testing.T) {
 				b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "bad of " + source})
 				b.AddGap(format.Gap{After: seq, Reason: "gap"})
 				for range 2 {
-					if err := s.Apply(t.Context(), source, &b); err != nil {
-						t.Fatal(err)
-					}
+					must(t, s.Apply(t.Context(), source, &b))
 				}
 				want = append(want, fmt.Sprintf("%s at %d: bad of %s", source, seq, source), fmt.Sprintf("%s after %d: gap", source, seq))
 				slices.Sort(want)

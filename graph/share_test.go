@@ -119,9 +119,7 @@ func TestDeadLettersOfMoves(t *testing.T) {
 		}
 		apply := func(s *graph.Store) {
 			t.Helper()
-			if err := s.Apply(t.Context(), "relay", &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), "relay", &b))
 		}
 		apply(one)
 		apply(two)

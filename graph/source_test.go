@@ -27,9 +27,7 @@ func apply(t *testing.T, s *graph.Store, source string, events []*oracle.Event) 
 	for i, e := range events {
 		fill(&b, e)
 		if i%50 == 49 || i == len(events)-1 {
-			if err := s.Apply(t.Context(), source, &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), source, &b))
 			b.Reset()
 		}
 	}
@@ -85,9 +83,7 @@ func TestLiveSource(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s := openWriter(t, store, settings, false)
 		now := time.UnixMicro(1_700_000_000_000_000).UTC()
-		if err := s.SetLive(t.Context(), "relay", now, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLive(t.Context(), "relay", now, nil))
 		look := func(s *graph.Store, cursor format.Seq, live bool) {
 			t.Helper()
 			c, ok := s.Cursor("relay")
@@ -107,19 +103,13 @@ func TestLiveSource(t *testing.T) {
 			}
 		}
 		look(s, 0, true)
-		if err := s.SetFuture(t.Context(), "relay"); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetFuture(t.Context(), "relay"))
+		must(t, s.Close(t.Context()))
 		s = openWriter(t, store, settings, false)
 		look(s, 0, true)
 		apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: 1000, DID: "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", Active: true}})
 		look(s, 1000, false)
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 		s = openWriter(t, store, settings, false)
 		look(s, 1000, false)
 		verify(t, store)
@@ -157,9 +147,7 @@ func TestPartitionsWithoutCursor(t *testing.T) {
 		}
 		two = openWriter(t, store, sharedSettings, true)
 		graph.Settle(t, one, two)
-		if err := two.SetFuture(t.Context(), "relay"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, two.SetFuture(t.Context(), "relay"))
 		apply(t, one, "relay", event(1300))
 		closed(t, one)
 		graph.Settle(t, two)
@@ -236,23 +224,17 @@ func TestNotesAreBounded(t *testing.T) {
 				b.AddDeadLetter(format.DeadLetter{Seq: seq, Reason: "frame", Time: begun.Add(time.Duration(seq) * time.Millisecond)})
 			}
 			b.Seen(seq, nil)
-			if err := s.Apply(t.Context(), fmt.Sprint("source", source), &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), fmt.Sprint("source", source), &b))
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 		var seqs []format.Seq
-		if err := store.View(t.Context(), func(r kv.Reader) error {
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			letters, err := read.DeadLetters(r)
 			for _, d := range letters {
 				seqs = append(seqs, d.Seq)
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if slices.Sort(seqs); len(seqs) > 2*most+batch.MaxNotes || seq-seqs[0] != format.Seq(len(seqs)-1) || len(seqs) < min(most, int(seq)) {
 			t.Errorf("%d notes are kept, from %d to %d of %d", len(seqs), seqs[0], seqs[len(seqs)-1], seq)
 		}

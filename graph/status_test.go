@@ -58,9 +58,7 @@ func TestStatusDuringWrite(t *testing.T) {
 		t.Error("a reader of the status waits for the write")
 	}
 	close(goOn)
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-written)
 	if c, ok := s.Cursor("relay"); !ok || c.Seq != 1 {
 		t.Errorf("the cursor is %+v, %v", c, ok)
 	}

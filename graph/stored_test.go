@@ -97,13 +97,9 @@ func TestMalformedValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := keys[rng.IntN(len(keys))]
-		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), bytes.Repeat([]byte{0xff}, 10+rng.IntN(20))); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), bytes.Repeat([]byte{0xff}, 10+rng.IntN(20))); return nil }))
 		for range 4 {
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close(t.Context()))
 			s = open()
 			apply(150)
 		}
@@ -114,9 +110,7 @@ func TestMalformedValues(t *testing.T) {
 			stopped++
 		}
 		unread += compareReadable(t, seed, key, s, model, subjects)
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Close())
 	}
 	t.Logf("%d times commits were set aside, %d times an erasure; %d sets could not be read", spoiled, stopped, unread)
 	if spoiled < 6 || unread < 6 {
@@ -143,9 +137,7 @@ func TestMalformedErasure(t *testing.T) {
 		var b batch.Batch
 		add(&b)
 		b.Seen(seq, nil)
-		if err := s.Apply(t.Context(), "source", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), "source", &b))
 		eraseAll(t, s)
 	}
 	commit := func(b *batch.Batch) {

@@ -79,9 +79,7 @@ func TestTables(t *testing.T) {
 			m.Apply(e)
 			fill(&b, e)
 			if i%50 == 0 {
-				if err := s.Apply(t.Context(), "relay", &b); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Apply(t.Context(), "relay", &b))
 				b.Reset()
 			}
 		}
@@ -89,9 +87,7 @@ func TestTables(t *testing.T) {
 		long := "did:web:" + strings.Repeat("a", 60) + "." + strings.Repeat("b", 60) + "." + strings.Repeat("c", 60) + "." + strings.Repeat("d", 60) + "." + strings.Repeat("e", 60) + ".example"
 		b.AddAccount(1e9, []byte(long), true, false)
 		b.Seen(1e9, []byte("2026-05-06T07:08:10Z"))
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), "relay", &b))
 		b.Reset()
 		for _, o := range []export.TableOptions{{}, {Kinds: []string{"like"}, Since: time.UnixMicro(int64(middle(m)))}} {
 			o.Dir = filepath.Join(t.TempDir(), "tables")
@@ -122,9 +118,7 @@ func TestTables(t *testing.T) {
 		if _, err := export.WriteTables(ctx, store, export.TableOptions{Dir: filepath.Join(t.TempDir(), "x")}); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 	}
 }
 

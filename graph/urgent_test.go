@@ -68,18 +68,14 @@ func TestUrgent(t *testing.T) {
 	bubble(t, func(t *testing.T, store *memkv.Store) {
 		b := &busy{Store: store}
 		c := writer(b, "a", time.Second)
-		if err := c.take(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.take(t.Context()))
 		ctx, stop := context.WithCancel(t.Context())
 		node := &core{kv: b, o: Options{Beat: time.Second, Logger: slog.New(slog.DiscardHandler)}, watch: &watch{store: b, beat: time.Second}}
 		node.layout.Settings = sharedForTests
 		go func() { _ = node.FollowWriters(ctx) }()
 		time.Sleep(10 * time.Second)
 		stop()
-		if err := c.close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.close(t.Context()))
 		if urgent, not := b.counted(); urgent < 20 || not > 0 {
 			t.Errorf("heartbeats: %d calls are urgent, %d not", urgent, not)
 		}
@@ -88,9 +84,7 @@ func TestUrgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.counted()
-		if err := s.SetLive(t.Context(), "relay", time.Now(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SetLive(t.Context(), "relay", time.Now(), nil))
 		if urgent, not := b.counted(); urgent != 1 || not > 0 {
 			t.Errorf("a cursor: %d calls are urgent, %d not", urgent, not)
 		}
@@ -100,9 +94,7 @@ func TestUrgent(t *testing.T) {
 		if urgent, not := b.counted(); urgent > 0 || not == 0 {
 			t.Errorf("data: %d calls are urgent, %d not", urgent, not)
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 	})
 }
 
@@ -152,9 +144,7 @@ func TestPastWaits(t *testing.T) {
 			}
 			close(b.release)
 			past.Wait()
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close(t.Context()))
 		})
 	}
 }

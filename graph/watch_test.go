@@ -37,9 +37,7 @@ func TestWatcher(t *testing.T) {
 		t.Helper()
 		var b batch.Batch
 		fill(&b)
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), "relay", &b))
 		eraseAll(t, s)
 		if h != want {
 			t.Errorf("told of %+v, want %+v", h, want)

@@ -44,9 +44,7 @@ func TestUnwritten(t *testing.T) {
 		_, unwritten := follow(t, ours)
 		unwritten(0, "1111, 100 %")
 		for _, c := range []*claim{a, b} {
-			if err := c.take(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.take(t.Context()))
 		}
 		unwritten(1500*time.Millisecond, "0000, 0 %")
 		moved(t, a, 3)
@@ -72,18 +70,14 @@ func TestUnwritten(t *testing.T) {
 
 		c := take(t, joining(store, "c", time.Second))
 		for !c.isDue() { // it did not know b
-			if err := c.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.look(t.Context()))
 			time.Sleep(time.Second)
 		}
 		moved(t, c, 12)
 		unwritten(1500*time.Millisecond, "0000, 0 %")
 		_, ofAnother := follow(t, &connection{Store: store})
 		ofAnother(0, "0000, 0 %")
-		if err := a.close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.close(t.Context()))
 		unwritten(1500*time.Millisecond, "0011, 50 %")
 		c.stop()
 		c.stopped.Wait()
