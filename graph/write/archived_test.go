@@ -20,9 +20,7 @@ import (
 func TestArchivedFutureRev(t *testing.T) {
 	store := memory(write.Limits{})
 	s := open(t, store, graph.Options{Embedded: true})
-	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 	m := &seam{t, s, "did:web:future.example.com", nil, store}
 	var b batch.Batch
 	b.AddArchived(1, []byte(m.did), dict.AppendTID(nil, 1<<62))
@@ -51,9 +49,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
 		store := memory(write.Limits{Row: 20, Chunk: 20})
 		s := open(t, store, graph.Options{Embedded: true, SliceSize: 5, Queued: func([]batch.Queued) {}})
-		if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 		rng := rand.New(rand.NewPCG(seed, 8))
 		want := make([]map[string]string, accounts)
 		hidden := make([]bool, accounts)
@@ -188,9 +184,7 @@ func TestArchiveProves(t *testing.T) {
 			store := memory(smallLimits)
 			s := open(t, store, queues)
 			begin := func(address string) {
-				if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = address }); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = address }))
 			}
 			if c.steps[0].source != "early" {
 				begin("archive")

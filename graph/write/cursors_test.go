@@ -20,16 +20,14 @@ func TestCursorsAhead(t *testing.T) {
 		w := Writer{Options: Options{Layout: format.Layout{Settings: dict.Settings{Partitions: partitions}}}}
 		seg := &Segment{Source: "relay", Parts: format.AllPartitions(partitions), Batch: new(batch.Batch), Whole: true}
 		seg.Batch.Seen(50, nil)
-		if err := store.Update(t.Context(), func(tx kv.Txn) error {
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error {
 			out := Result{Cursors: slices.Clone(before[:partitions])}
 			for i := range out.Cursors {
 				tx.Set(format.CursorKey(uint8(i), seg.Source), out.Cursors[i].Value())
 			}
 			w.writeCursors(tx, seg, &out)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		var got []format.Seq
 		if err := store.View(t.Context(), func(r kv.Reader) error {
 			return kv.ScanPrefix(r, []byte{format.KeyCursor}, func(_, v []byte) error {

@@ -89,7 +89,5 @@ func TestAbuseErasing(t *testing.T) {
 		t.Errorf("after the fetch, the account is %+v, queued %+v", st, row)
 	}
 	verify(t, store)
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 }

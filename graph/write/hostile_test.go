@@ -116,7 +116,7 @@ func TestSpillKeepsKeys(t *testing.T) {
 // leaves counts the leaves.
 func (h *hostile) leaves() (n int) {
 	h.t.Helper()
-	if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
+	must(h.t, h.store.View(h.t.Context(), func(r kv.Reader) error {
 		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, _ []byte) error {
 			_, _, _, isLeaf, err := format.ParseChunkKey(k)
 			if isLeaf {
@@ -124,8 +124,6 @@ func (h *hostile) leaves() (n int) {
 			}
 			return err
 		})
-	}); err != nil {
-		h.t.Fatal(err)
-	}
+	}))
 	return n
 }

@@ -88,9 +88,7 @@ func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 		after := before
 		after.Seq++
 		after.Time = time.UnixMicro(now).UTC()
-		if err := s.ApplyLabels(t.Context(), time.UnixMicro(now), labels, before, after); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.ApplyLabels(t.Context(), time.UnixMicro(now), labels, before, after))
 		states[labeler] = after
 		for _, l := range labels {
 			of := [3]string{l.Labeler, l.Value, l.Subject}
@@ -232,9 +230,7 @@ func TestManyLabelsExpire(t *testing.T) {
 		l.Time, l.Expires = at.UnixMicro(), at.Add(time.Hour).UnixMicro()
 		labels = append(labels, l)
 	}
-	if err := s.ApplyLabels(t.Context(), at, labels, state, state); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ApplyLabels(t.Context(), at, labels, state, state))
 	writes := 0
 	for more := true; more; writes++ {
 		var err error

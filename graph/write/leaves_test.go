@@ -44,6 +44,14 @@ type heads struct {
 	direct   int // operands that went to leaves
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newHeads draws few paths: TIDs before and after 2022, close together and far apart, other keys, and perhaps long ones.
 func newHeads(t *testing.T, rng *rand.Rand, store kv.Store, merger *Merger) *heads {
 	h := &heads{t: t, rng: rng, store: store, merger: merger, twin: map[owner]map[string]map[dict.ID]bool{}}
@@ -221,15 +229,13 @@ func (h *heads) spill() {
 		if err != nil {
 			break
 		}
-		if err := h.store.View(h.t.Context(), func(r kv.Reader) error {
+		must(h.t, h.store.View(h.t.Context(), func(r kv.Reader) error {
 			v, _, err := r.Get([]byte(key))
 			if h.large([]byte(key), v) {
 				h.t.Fatalf("%x is too large after it was spilled", key)
 			}
 			return err
-		}); err != nil {
-			h.t.Fatal(err)
-		}
+		}))
 	}
 }
 
@@ -268,14 +274,12 @@ func sameEntry(x, y format.Record) bool {
 // collect returns the records that read calls its argument with, until it has so many.
 func collect(t *testing.T, most int, read func(each func(*format.Record) bool) error) (all []format.Record) {
 	t.Helper()
-	if err := read(func(r *format.Record) bool {
+	must(t, read(func(r *format.Record) bool {
 		c := *r
 		c.Path.Raw = bytes.Clone(r.Path.Raw)
 		all = append(all, c)
 		return len(all) < most
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -344,14 +348,12 @@ func (h *heads) reads(r kv.Reader) {
 	for _, k := range []kinds.Kind{1, kinds.FirstMany} {
 		from, to := dict.ID(1<<20+rng.IntN(3)), dict.ID(1<<20+rng.IntN(4))
 		got := map[owner][]format.Record{}
-		if err := read.RecordsBetween(r, k, from, to, func(actor dict.ID, rec *format.Record) bool {
+		must(t, read.RecordsBetween(r, k, from, to, func(actor dict.ID, rec *format.Record) bool {
 			c := *rec
 			c.Path.Raw = bytes.Clone(rec.Path.Raw)
 			got[owner{k, actor}] = append(got[owner{k, actor}], c)
 			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for _, o := range h.owners {
 			if o.kind == k && o.actor >= from && o.actor < to {
 				equal("records between", o, got[o], h.entries(o))
@@ -371,7 +373,7 @@ func (h *heads) chunks(r kv.Reader) {
 	var at owner
 	var before format.Path
 	leaves, above := 0, uint64(0)
-	if err := kv.ScanPrefix(r, []byte{format.KeyRecord}, func(key, v []byte) error {
+	must(t, kv.ScanPrefix(r, []byte{format.KeyRecord}, func(key, v []byte) error {
 		k, actor, last, isLeaf, err := format.ParseChunkKey(key)
 		if err != nil {
 			return err
@@ -411,9 +413,7 @@ func (h *heads) chunks(r kv.Reader) {
 		leaves++
 		h.leaves = max(h.leaves, leaves)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, o := range h.owners {
 		slices.SortFunc(live[o], func(x, y format.Record) int { return format.CompareEntries(&x, &y) })
 		if want := h.entries(o); !slices.EqualFunc(live[o], want, sameEntry) {
@@ -466,9 +466,7 @@ func TestHeadsAndLeaves(t *testing.T) {
 				h.spill()
 			}
 			if rng.IntN(8) == 0 {
-				if err := compact(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, compact(t.Context()))
 			}
 			if rng.IntN(20) == 0 { // a new process
 				merger = NewMerger(limits)
@@ -477,28 +475,22 @@ func TestHeadsAndLeaves(t *testing.T) {
 				} else {
 					err := h.store.Close()
 					p, err1 := openPebble()
-					if err := cmp.Or(err, err1); err != nil {
-						t.Fatal(err)
-					}
+					must(t, cmp.Or(err, err1))
 					h.store, compact = p, p.Compact
 				}
 				h.merger = merger
 			}
-			if err := h.store.View(t.Context(), func(r kv.Reader) error {
+			must(t, h.store.View(t.Context(), func(r kv.Reader) error {
 				h.chunks(r)
 				h.reads(r)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}
 		}
 		leaves, direct = max(leaves, h.leaves), direct+h.direct
-		if err := h.store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.store.Close())
 	}
 	if leaves < 30 || direct < 8 { // how many depends on when the engine folds
 		t.Errorf("at most %d leaves below a head, and %d operands went to leaves: too few to prove anything", leaves, direct)
@@ -516,22 +508,18 @@ func TestSpillIsBounded(t *testing.T) {
 	var records []format.Record
 	merge := func(subject dict.ID) {
 		t.Helper()
-		if err := h.store.Update(t.Context(), func(tx kv.Txn) error { return merger.mergeRecords(tx, c, head, c.Append(nil, 0, records), records) }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.store.Update(t.Context(), func(tx kv.Txn) error { return merger.mergeRecords(tx, c, head, c.Append(nil, 0, records), records) }))
 		for _, r := range records {
 			h.twin[o][string(r.Path.AppendRkey(nil))] = map[dict.ID]bool{subject: true}
 		}
 	}
 	check := func() {
 		t.Helper()
-		if err := h.store.View(t.Context(), func(r kv.Reader) error {
+		must(t, h.store.View(t.Context(), func(r kv.Reader) error {
 			h.chunks(r)
 			h.reads(r)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	for i := range uint64(leaves * chunk) {
 		records = append(records, format.Record{Path: format.Path{TID: i << 40}, Subject: 5})
@@ -542,12 +530,10 @@ func TestSpillIsBounded(t *testing.T) {
 	spill := func() {
 		t.Helper()
 		for _, key := range merger.TakeLarge(10, func(string) bool { return true }) {
-			if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
+			must(t, h.store.Update(t.Context(), func(tx kv.Txn) error {
 				_, err := merger.SpillOne(leavesTxn{tx, &written}, format.Layout{}, []byte(key))
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		check()
 	}
@@ -582,21 +568,17 @@ func TestLargeOperand(t *testing.T) {
 		for i := range n {
 			records = append(records, format.Record{Path: format.Path{Raw: fmt.Appendf(nil, "%d%s%03d", n, bytes.Repeat([]byte("k"), 500), i)}, Subject: 5})
 		}
-		if err := h.store.Update(t.Context(), func(tx kv.Txn) error {
+		must(t, h.store.Update(t.Context(), func(tx kv.Txn) error {
 			return merger.mergeRecords(headsTxn{tx, h}, c, head, c.Append(nil, 0, records), records)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for _, r := range records {
 			h.twin[o][string(r.Path.AppendRkey(nil))] = map[dict.ID]bool{5: true}
 		}
-		if err := h.store.View(t.Context(), func(r kv.Reader) error {
+		must(t, h.store.View(t.Context(), func(r kv.Reader) error {
 			h.chunks(r)
 			h.reads(r)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if h.direct != 2 || h.leaves < 2 {
 		t.Errorf("%d operands went to %d leaves", h.direct, h.leaves)

@@ -337,9 +337,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 		}
 		flush()
 		if rng.IntN(3) == 0 {
-			if err := s.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.EraseSlice(t.Context()))
 		}
 		switch rng.IntN(20) {
 		case 0: // again

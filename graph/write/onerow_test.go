@@ -53,9 +53,7 @@ func TestOneRowInOneWrite(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := s.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Close(t.Context()))
 	}
 	follow(0, 8, 1, "did:web:other.example.com", 0, 1)
 	follow(8, 60, 1, "did:web:other.example.com", 2, 3)

@@ -204,11 +204,9 @@ func testAbuseSearch(t *testing.T) {
 	c.b.AddPut(kindOf("follow"), rkeyAt(1079*step+1), []byte(subject))
 	c.apply()
 	all := 0
-	if err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, v []byte) error { all += len(k) + len(v); return nil })
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	commit := func() (read int, took time.Duration) {
 		c.begin(1)
 		c.b.AddPut(kindOf("follow"), rkeyAt(1040*step), []byte(subject))
@@ -261,9 +259,7 @@ func testAbuseSearch(t *testing.T) {
 		}
 		verify(t, store)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 	s = open(t, store, graph.Options{}) // without a queue of repos, nothing could repair this one
 	c.s = s
 	for range 2 {
@@ -369,11 +365,9 @@ func TestAbuseParts(t *testing.T) {
 		}
 		place()
 		all := 0
-		if err := store.View(t.Context(), func(r kv.Reader) error {
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			return kv.ScanPrefix(r, []byte{format.KeyRecord}, func(k, v []byte) error { all += len(k) + len(v); return nil })
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		read := place()
 		harness.Figure(t, "placing a repo again, "+name, "%d records in %d parts read %d bytes, of %d stored", records, parts, read, all)
 		if read > 3*all {

@@ -28,9 +28,7 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 			apply(t, s, source, &b)
 		}
 		reopen := func() {
-			if err := s.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close(t.Context()))
 			s = open(t, store, queues)
 		}
 		step("pds", func(b *batch.Batch) {
@@ -70,15 +68,13 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 		if n := counts(t, s); n.Records["follow"] != 1 || n.Desynchronized != 0 {
 			t.Errorf("after the rollback: %+v", n)
 		}
-		if err := s.View(t.Context(), func(v *ask.View) error {
+		must(t, s.View(t.Context(), func(v *ask.View) error {
 			subjects, err := members(v, dict.DID, func(id dict.ID) (sets.Set, error) { return v.Subjects(kindOf("follow"), id) }, dict.DID, chained)
 			if !slices.Equal(subjects, []string{want}) {
 				t.Errorf("moved %v: a follow of %v, want %s", moved, subjects, want)
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		verify(t, store)
 	}
 }

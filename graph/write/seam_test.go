@@ -410,9 +410,7 @@ func TestArchiveSeams(t *testing.T) {
 	s := open(t, store, queues)
 	var seq, rows format.Seq
 	var all []*seam
-	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 	row := func(m *seam, n int) {
 		var b batch.Batch
 		rows++
@@ -456,9 +454,7 @@ func TestArchiveSeams(t *testing.T) {
 	if err != nil || len(doubtful) > 0 {
 		t.Fatalf("doubtful: %v: %v", doubtful, err)
 	}
-	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "" }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "" }))
 	for _, m := range all {
 		m.want(seamEnd, "in the end")
 		if st, queued := m.row(); !st.Complete() || queued != nil {
@@ -474,9 +470,7 @@ func TestArchiveSeams(t *testing.T) {
 func TestArchivedMarkers(t *testing.T) {
 	store := memory(write.Limits{})
 	s := open(t, store, queues)
-	if err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 	var seq format.Seq
 	for _, name := range []string{"away", "told", "heard"} {
 		m := &seam{t, s, "did:web:" + name + ".example.com", &seq, store}

@@ -167,7 +167,7 @@ func (w *setWorld) write() {
 
 // spill spills some of the large rows.
 func (w *setWorld) spill() {
-	if err := w.store.Update(w.t.Context(), func(tx kv.Txn) error {
+	must(w.t, w.store.Update(w.t.Context(), func(tx kv.Txn) error {
 		for _, key := range w.merger.TakeLarge(w.rng.IntN(4), func(string) bool { return true }) {
 			v, _, err := tx.Get([]byte(key))
 			large, lerr := largeRows([]byte(key), v, w.merger.limits.row([]byte(key)))
@@ -178,9 +178,7 @@ func (w *setWorld) spill() {
 			w.spills += n
 		}
 		return nil
-	}); err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 }
 
 // check compares a set with the twin.
@@ -306,7 +304,7 @@ func (w *setWorld) loneEdges() {
 		}
 	}
 	slices.SortFunc(asked, compareEdges)
-	if err := w.store.Update(w.t.Context(), func(tx kv.Txn) error {
+	must(w.t, w.store.Update(w.t.Context(), func(tx kv.Txn) error {
 		lone, others, err := w.lone.read(tx, w.layout, asked)
 		for i, list := range [][]edge{lone, others} {
 			for _, g := range list {
@@ -319,9 +317,7 @@ func (w *setWorld) loneEdges() {
 			return fmt.Errorf("%d edges, of %d", len(lone)+len(others), len(asked))
 		}
 		return err
-	}); err != nil {
-		w.t.Fatal(err)
-	}
+	}))
 }
 
 // TestSets writes random changes of sets, and compares each set with a map: its members, and what their dates say of their records.
@@ -362,25 +358,19 @@ func TestSets(t *testing.T) {
 			w.write()
 			w.spill()
 			if rng.IntN(8) == 0 {
-				if err := compact(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, compact(t.Context()))
 			}
-			if err := w.store.View(t.Context(), func(r kv.Reader) error {
+			must(t, w.store.View(t.Context(), func(r kv.Reader) error {
 				for _, s := range w.sets {
 					if err := w.check(r, s); err != nil {
 						t.Fatalf("seed %d, %s: set %d of %d: %v", seed, w.layout.Settings, s.kind, s.subject, err)
 					}
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			w.loneEdges()
 		}
-		if err := w.store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.Close())
 		all.spills, all.failures, all.below = all.spills+w.spills, all.failures+w.failures, all.below+w.below
 		all.returned += w.returned
 		all.exact, all.ones, all.undated = all.exact+w.exact, all.ones+w.ones, all.undated+w.undated
@@ -431,7 +421,7 @@ func TestSpillOfManyLeaves(t *testing.T) {
 	key := layout.AppendMemberKey(nil, kind, subject, 1)
 	want := map[uint64]bool{}
 	write := func(id func(i int) dict.ID, n int, remove bool) (tx *leafTxn) {
-		if err := store.Update(t.Context(), func(inner kv.Txn) error {
+		must(t, store.Update(t.Context(), func(inner kv.Txn) error {
 			tx = &leafTxn{Txn: inner, leaves: format.Leaves(key)}
 			var changes []SetChange
 			for i := range n {
@@ -441,34 +431,28 @@ func TestSpillOfManyLeaves(t *testing.T) {
 				}
 			}
 			return new(rows).write(tx, changes, layout, merger)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return tx
 	}
 	spill := func() (tx *leafTxn, left int) {
-		if err := store.Update(t.Context(), func(inner kv.Txn) error {
+		must(t, store.Update(t.Context(), func(inner kv.Txn) error {
 			tx = &leafTxn{Txn: inner, leaves: format.Leaves(key)}
 			n, err := merger.SpillOne(tx, layout, key)
 			if n != 1 {
 				return fmt.Errorf("%d spills: %w", n, err)
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.View(t.Context(), func(r kv.Reader) error {
+		}))
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			s, err := read.OpenSet(r, layout, kind, subject)
 			left = len(s.Members) + len(s.Removed)
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return tx, left
 	}
 	verify := func() {
 		t.Helper()
-		if err := store.View(t.Context(), func(r kv.Reader) error {
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			got, err := read.Bitmap(r, layout, kind, subject)
 			if err != nil || got.GetCardinality() != uint64(len(want)) {
 				return fmt.Errorf("%d members, want %d: %w", got.GetCardinality(), len(want), err)
@@ -479,9 +463,7 @@ func TestSpillOfManyLeaves(t *testing.T) {
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if tx := write(func(i int) dict.ID { return dict.ID(1000 + 10*i) }, members, false); tx.written != members/2 || tx.read > 0 {
 		t.Fatalf("a new set reads %d leaves and writes %d", tx.read, tx.written)
@@ -520,9 +502,7 @@ func TestSetsOfAllSizes(t *testing.T) {
 		merger := NewMerger(Limits{Row: 256})
 		store := memkv.Open(memkv.Options{Merger: merger})
 		update := func(fn func(tx kv.Txn) error) {
-			if err := store.Update(t.Context(), fn); err != nil {
-				t.Fatal(err)
-			}
+			must(t, store.Update(t.Context(), fn))
 		}
 		for from := 0; from < n; from += 200 {
 			var changes []SetChange
@@ -537,7 +517,7 @@ func TestSetsOfAllSizes(t *testing.T) {
 			}
 		}
 		above, leaves := 0, map[uint8][]int{} // members in rows; those of each leaf
-		if err := store.View(t.Context(), func(r kv.Reader) error {
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			dated := 0
 			all, err := read.Dates(r, layout, kind, subject, &read.DateRange{Last: 7}, func(_ uint64, d uint32) error {
 				if d == 7 {
@@ -558,9 +538,7 @@ func TestSetsOfAllSizes(t *testing.T) {
 				}
 				return errors.Join(err, merr)
 			}))
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if above > 256 || n > 200 && len(leaves) != int(layout.Settings.Partitions) {
 			t.Errorf("%s, %d shards: %d members are in rows, leaves are in %d partitions", layout.Settings, shards, above, len(leaves))
 		}

@@ -25,6 +25,14 @@ import (
 var smallLimits = write.Limits{Row: 6, Chunk: 5}
 
 // memory returns an empty store in memory.
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func memory(l write.Limits) *memkv.Store {
 	return memkv.Open(memkv.Options{Merger: write.NewMerger(l)})
 }
@@ -44,51 +52,39 @@ var queues = graph.Options{Queued: func([]batch.Queued) {}, Embedded: true}
 
 func apply(t *testing.T, s *graph.Store, source string, b *batch.Batch) {
 	t.Helper()
-	if err := s.Apply(t.Context(), source, b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), source, b))
 }
 
 // erase erases the records of deleted accounts.
 func erase(t *testing.T, s *graph.Store) {
 	t.Helper()
 	for s.Erasing() {
-		if err := s.EraseSlice(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.EraseSlice(t.Context()))
 	}
 }
 
 // account returns an account's state, and its row in the queue.
 func account(t *testing.T, s *graph.Store, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
-	if err := s.View(t.Context(), func(v *ask.View) (err error) { st, _, row, err = v.Account(did); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.View(t.Context(), func(v *ask.View) (err error) { st, _, row, err = v.Account(did); return err }))
 	return st, row
 }
 
 func counts(t *testing.T, s *graph.Store) (c format.Counts) {
 	t.Helper()
-	if err := s.View(t.Context(), func(v *ask.View) (err error) { c, err = v.Counts(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.View(t.Context(), func(v *ask.View) (err error) { c, err = v.Counts(); return err }))
 	return c
 }
 
 // verify checks a store.
 func verify(t *testing.T, store kv.Store) {
 	t.Helper()
-	if err := check.Store(t.Context(), store, func(p string) { t.Errorf("check: %s", p) }, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, check.Store(t.Context(), store, func(p string) { t.Errorf("check: %s", p) }, nil))
 }
 
 func closeAll(t *testing.T, s *graph.Store, store kv.Store) {
 	t.Helper()
-	if err := errors.Join(s.Close(t.Context()), store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(s.Close(t.Context()), store.Close()))
 }
 
 func kindOf(name string) kinds.Kind { return kinds.ByName(name).Kind }
