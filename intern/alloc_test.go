@@ -198,9 +198,7 @@ func TestLeaseRefuses(t *testing.T) {
 		}, "skein check"},
 	} {
 		store := memkv.Open(memkv.Options{Merger: Merger{}})
-		if err := store.Update(t.Context(), func(tx kv.Txn) error { c.write(tx); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error { c.write(tx); return nil }))
 		in := openAs(t, store, Options{Settings: settings})
 		commits := store.Counts().Commits
 		if err := in.Prepare(t.Context(), nil, 1); err == nil || !strings.Contains(err.Error(), c.says) || store.Counts().Commits != commits {
@@ -222,9 +220,7 @@ func TestPrepareEnds(t *testing.T) {
 		if err := in.Prepare(ctx, &b, 1<<20); !errors.Is(err, context.Canceled) {
 			t.Errorf("%d partitions, an ended context: %v", partitions, err)
 		}
-		if err := put(t.Context(), store, in, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(t.Context(), store, in, &b))
 		in.Close(t.Context())
 		w := newTwin()
 		w.note(t, named{dict.DID, "did:web:a.com"}, b.ID(0))
@@ -264,9 +260,7 @@ func TestNobodyWaits(t *testing.T) {
 				for j := range 200 {
 					b.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
 				}
-				if err := errors.Join(in.Prepare(t.Context(), &b, 200), store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err })); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(in.Prepare(t.Context(), &b, 200), store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err })))
 				in.Committed(&b)
 				synctest.Wait() // for what is fetched in the background
 				for _, a := range slices.Concat(leaserOf(in).alloc[:]...) {

@@ -179,13 +179,9 @@ func TestClaimEndsAtALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range claimsInFlight { // so that each of the claims' workers has one, also the one that has drawn ids
-		if err := claim(t.Context(), named{dict.URI, fmt.Sprintf("at://a%d.example/x.y.z/1", n)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, claim(t.Context(), named{dict.URI, fmt.Sprintf("at://a%d.example/x.y.z/1", n)}))
 	}
-	if err := claim(t.Context(), of[0][2], of[0][3], of[1][0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, claim(t.Context(), of[0][2], of[0][3], of[1][0]))
 	in.Close(t.Context())
 	w.equals(t, store)
 	w.audited(t, store, settings)
@@ -198,9 +194,7 @@ func TestClaimerMade(t *testing.T) {
 	in := openAs(t, store, Options{Settings: dict.SharedSettings})
 	var b Batch
 	old := b.Add(dict.DID, []byte("did:web:old.com"))
-	if err := in.Prepare(t.Context(), &b, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, in.Prepare(t.Context(), &b, 0))
 	if !b.Made(old) {
 		t.Error("Made does not report a new string")
 	}
@@ -211,9 +205,7 @@ func TestClaimerMade(t *testing.T) {
 		}
 		b.Reset()
 		old, fresh := b.Add(dict.DID, []byte("did:web:old.com")), b.Add(dict.DID, fmt.Appendf(nil, "did:web:%v.com", cached))
-		if err := in.Prepare(t.Context(), &b, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Prepare(t.Context(), &b, 0))
 		if b.Made(old) || b.ID(old) != id || !b.Made(fresh) {
 			t.Errorf("cached %v: made %v, %v", cached, b.Made(old), b.Made(fresh))
 		}

@@ -49,9 +49,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 			}
 			add(rng.IntN(40))
-			if err := in.Prepare(t.Context(), nil, 200); err != nil {
-				t.Fatal(err)
-			}
+			must(t, in.Prepare(t.Context(), nil, 200))
 			later := rng.IntN(20)
 			attempt := func(giveUp bool) error {
 				added := false
@@ -97,9 +95,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 				later = 0
 			}
-			if err := attempt(false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, attempt(false))
 			in.Committed(&b)
 			for i, s := range all {
 				w.note(t, s, b.ID(at[i]))
@@ -149,9 +145,7 @@ func TestDrawerCounts(t *testing.T) {
 				want[s.ns]++
 			}
 		}
-		if err := in.Prepare(t.Context(), nil, b.Len()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Prepare(t.Context(), nil, b.Len()))
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			made, err := in.Resolve(tx, &b)
 			if made != want {
@@ -200,9 +194,7 @@ func TestNoLease(t *testing.T) {
 	}
 	short := 0
 	for _, room := range []int{0, 1, 30, n} {
-		if err := in.Prepare(t.Context(), nil, room); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Prepare(t.Context(), nil, room))
 		err := store.Update(t.Context(), func(tx kv.Txn) error {
 			b.Retry()
 			made, err := in.Resolve(tx, &b)

@@ -71,9 +71,7 @@ func (h *fileHistory) round(t *testing.T) {
 // batch resolves some strings, half of them known. It fails if one that the store has gets another id.
 func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 	t.Helper()
-	if err := d.Prepare(t.Context(), nil, 200); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Prepare(t.Context(), nil, 200))
 	var b, known Batch
 	for range 60 {
 		n := h.n
@@ -87,9 +85,7 @@ func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 		known.Add(s.ns, []byte(s.s))
 	}
 	viewOf(t, h.store, func(r kv.Reader) error { return Lookup(r, &known) })
-	if err := put(t.Context(), h.store, d, &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, put(t.Context(), h.store, d, &b))
 	for i := range known.Len() {
 		if id := known.ID(i); id != dict.None && id != b.ID(i) {
 			t.Fatalf("a string with id %d got the id %d: a filter called it new", id, b.ID(i))
@@ -115,9 +111,7 @@ func (h *fileHistory) end(t *testing.T, d *Drawer) {
 		if b == nil {
 			return
 		}
-		if err := os.WriteFile(h.file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(h.file, b, 0o600))
 	}
 	switch h.rng.IntN(10) {
 	case 0, 1: // the newest writes are lost, but the file is not
@@ -180,12 +174,8 @@ func TestFilterFileIsUsed(t *testing.T) {
 				s := draw(rng, 1<<30)
 				b.Add(s.ns, []byte(s.s))
 			}
-			if err := d.Prepare(t.Context(), &b, 200); err != nil {
-				t.Fatal(err)
-			}
-			if err := put(t.Context(), store, d, &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Prepare(t.Context(), &b, 200))
+			must(t, put(t.Context(), store, d, &b))
 			d.Committed(&b)
 		}
 	}
@@ -239,13 +229,9 @@ func TestFilterFileCannotBeWritten(t *testing.T) {
 	for range 3 {
 		var b Batch
 		b.Add(dict.DID, []byte(drawDID(rand.New(rand.NewPCG(1, 1)), 1<<30)))
-		if err := d.Prepare(t.Context(), &b, 2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Prepare(t.Context(), &b, 2))
 		d.leases.background.Wait()
-		if err := put(t.Context(), store, d, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(t.Context(), store, d, &b))
 		d.Committed(&b)
 	}
 	if !d.strings.ready.Load() {
@@ -259,9 +245,7 @@ func FuzzFilterFile(f *testing.F) {
 	k := newStringFilter(1<<20, slog.New(slog.DiscardHandler))
 	k.path = filepath.Join(f.TempDir(), "filters")
 	k.add(dict.DID, false, 0, cacheKey{1, 2})
-	if err := k.saveAs(fileToken{}); err != nil {
-		f.Fatal(err)
-	}
+	must(f, k.saveAs(fileToken{}))
 	good, err := os.ReadFile(k.path)
 	if err != nil {
 		f.Fatal(err)

@@ -22,6 +22,14 @@ type named struct {
 	s  string
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // drawDID draws one of n DIDs. Most have a packed form. Some are as long as a packed form, or
 // too long for a group of strings.
 func drawDID(rng *rand.Rand, n int) string {

@@ -49,9 +49,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 		for i := from; i < to; i++ {
 			batch.Add(dict.URI, fmt.Appendf(nil, "at://did:web:x.com/a.b.c/%05d", i))
 		}
-		if err := in.Prepare(t.Context(), &batch, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Prepare(t.Context(), &batch, 0))
 		return batch.ID(0)
 	}
 	claim(a, 1000, 1063) // so that a starts its next group

@@ -30,9 +30,7 @@ func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 				all = append(all, author)
 			}
 		}
-		if err := put(t.Context(), store, in, &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(t.Context(), store, in, &b))
 		for _, s := range all {
 			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
 		}
@@ -43,9 +41,7 @@ func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 
 func viewOf(t *testing.T, s kv.Store, fn func(r kv.Reader) error) {
 	t.Helper()
-	if err := s.View(t.Context(), fn); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.View(t.Context(), fn))
 }
 
 // TestLookup: Lookup finds the known strings and no others, including authors of URIs, and
@@ -232,9 +228,7 @@ func TestMalformedRows(t *testing.T) {
 			}
 			return nil
 		})
-		if err := store.Update(t.Context(), func(tx kv.Txn) error { tx.Set(c.key, c.value); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error { tx.Set(c.key, c.value); return nil }))
 		viewOf(t, store, func(r kv.Reader) error {
 			if err := c.read(r); err == nil {
 				t.Errorf("%s is read", name)
