@@ -132,9 +132,7 @@ func TestInDoubt(t *testing.T) {
 		t.Helper()
 		var b batch.Batch
 		fill(&b)
-		if err := w.store.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.Apply(t.Context(), "relay", &b))
 	}
 	want := func(what string, everybody, first bool, state string) {
 		t.Helper()
@@ -164,9 +162,7 @@ func TestInDoubt(t *testing.T) {
 	})
 	want("after a gap", true, true, "unverified")
 	noted, _ := w.store.Holes()
-	if err := w.store.SetCompared(t.Context(), noted); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.SetCompared(t.Context(), noted))
 	want("after the comparison", false, false, "complete")
 }
 
@@ -212,9 +208,7 @@ func TestUnwritten(t *testing.T) {
 	}
 	want(0, 0, 0)
 	for _, n := range []int{2, 4} { // of n writers, one is left
-		if err := w.store.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.Close(t.Context()))
 		var writers []*graph.Store
 		for range n {
 			g, err := graph.Open(t.Context(), store, graph.Options{Joins: true})
@@ -224,22 +218,16 @@ func TestUnwritten(t *testing.T) {
 			writers = append(writers, g)
 		}
 		for _, g := range writers {
-			if err := g.Move(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Move(t.Context()))
 		}
 		for _, g := range writers[1:] {
-			if err := g.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.Close(t.Context()))
 		}
 		w.store = writers[0]
 		w.serve(query.Options{})
 		want(100-100/n, uint8(64/n), 63)
 	}
-	if err := w.store.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.Close(t.Context()))
 }
 
 // A stream is unbroken since its newest hole, or its first event. If accounts were indexed before it, it begins with a hole; else
@@ -300,9 +288,7 @@ func TestProof(t *testing.T) {
 		})
 	}
 	l := format.Labeler{Name: oracle.Labelers[0], DID: oracle.Labelers[0], Current: true, Seen: time.Now()}
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, l, l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.ApplyLabels(t.Context(), time.Now(), nil, l, l))
 	type proof struct {
 		Since, Through, Oldest string
 		Sources                []string
@@ -312,9 +298,7 @@ func TestProof(t *testing.T) {
 		t.Helper()
 		var answer struct{ Proof *proof }
 		_, body, _ := w.get(call)
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(body), &answer))
 		return answer.Proof
 	}
 	if got := ask("query?set=members(" + a[0] + ")&proof=true"); got == nil || got.Since != "" || got.Through != "2023-11-14T22:13:23Z" {

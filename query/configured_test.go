@@ -52,9 +52,7 @@ func TestConfiguredKinds(t *testing.T) {
 	has("repliers("+parent+")", did(2))
 	w.says("query?set=citers("+quoted+")", 400, "is not a set")
 	for _, file := range []string{replies + "\napp.bsky.feed.post embed.record.uri at-uri cited citers\nsh.tangled.graph.follow subject did tangledFollows tangledFollowers", ""} {
-		if err := w.store.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.Close(t.Context()))
 		open(file) // what it has been configured with, it has
 	}
 	index(2, 3, "app.bsky.feed.post", record)
@@ -70,9 +68,7 @@ func TestConfiguredKinds(t *testing.T) {
 	w.says("getAccount?did="+did(2), 200, "has been indexed only since")
 	w.says("blue.microcosm.links.getBacklinksCount?subject="+quoted+"&source=app.bsky.feed.post:embed.record.uri", 200, `{"total":1}`)
 	w.says("getStats", 200, `"collection":"app.bsky.feed.post","path":"embed.record.uri","names":"uri","forward":"cited","reverse":"citers"`)
-	if err := w.store.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.Close(t.Context()))
 	open(kinds.Posts) // names the replies of a kind that is there
 	index(4, 6, "app.bsky.feed.post", record)
 	post := "at://" + did(6) + "/app.bsky.feed.post/" + oracle.TID(4<<30)

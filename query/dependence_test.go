@@ -241,9 +241,7 @@ func (n *network) world() *world {
 	n.t.Helper()
 	store := memory(write.Limits{Row: 6, Chunk: 4})
 	home := func(tx kv.Txn) error { tx.Set([]byte{dict.KeyHome, byte(dict.DID)}, []byte{0, 0, 0, 1}); return nil }
-	if err := store.Update(n.t.Context(), home); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, store.Update(n.t.Context(), home))
 	w := newWorldOn(n.t, nil, store, graph.Options{Kinds: usualPosts(n.t)})
 	var all []batch.Label
 	for i, s := range slices.Concat(n.accounts, n.posts, n.lists, n.own) {
@@ -254,9 +252,7 @@ func (n *network) world() *world {
 		all = append(all, l)
 	}
 	for _, did := range oracle.Labelers {
-		if err := w.store.ApplyLabels(n.t.Context(), time.Now(), all, format.Labeler{}, format.Labeler{Name: did, DID: did, Seq: 1, Current: true, Seen: time.Now()}); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, w.store.ApplyLabels(n.t.Context(), time.Now(), all, format.Labeler{}, format.Labeler{Name: did, DID: did, Seq: 1, Current: true, Seen: time.Now()}))
 		all = nil
 	}
 	return w
@@ -283,9 +279,7 @@ func (x *indexer) event(add func(b *batch.Batch)) {
 
 func (x *indexer) apply(source string, b *batch.Batch) {
 	x.t.Helper()
-	if err := x.store.Apply(x.t.Context(), source, b); err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, x.store.Apply(x.t.Context(), source, b))
 }
 
 // rev returns a rev of an account. Each is later than those of lower numbers.

@@ -28,9 +28,7 @@ func TestFeedsWithoutPosts(t *testing.T) {
 	const viewer = "did:web:viewer.example.com"
 	likes := " = likes(" + viewer + ")"
 	file := "all" + likes + "\ndead" + likes + ", without=dead\nreplies" + likes + ", without=replies\nboth = rank(of=members(" + viewer + "), via=likes), without=replies, without=dead\n"
-	if err := os.WriteFile(o.Path, []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(o.Path, []byte(file), 0o600))
 	var err error
 	without := o
 	without.Kinds = kinds.BuiltIn

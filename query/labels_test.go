@@ -30,9 +30,7 @@ func labeledWorld(t *testing.T) (w *world, visible []string, say func(change fun
 		if change != nil {
 			change(&after)
 		}
-		if err := w.store.ApplyLabels(t.Context(), time.Now(), labels, state, after); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.store.ApplyLabels(t.Context(), time.Now(), labels, state, after))
 		state = after
 	}
 	return w, slices.DeleteFunc(slices.Clone(w.history.Accounts()), func(did string) bool { return w.model.Hidden[did] }), say
@@ -88,9 +86,7 @@ func TestLabeledSets(t *testing.T) {
 	}
 	next := func() (c change) {
 		t.Helper()
-		if err := conn.ReadJSON(&c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.ReadJSON(&c))
 		return c
 	}
 	next()
@@ -112,9 +108,7 @@ func TestIncompleteLabels(t *testing.T) {
 	say(nil)
 	old := format.Labeler{Name: "https://labels.example.com", DID: labeler, Problem: format.LabelerRemoved} // an earlier name of it
 	good := format.Labeler{Name: other, DID: other, Seq: 1, Current: true, Seen: time.Now()}
-	if err := errors.Join(w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old), w.store.ApplyLabels(t.Context(), time.Now(), nil, good, good)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(w.store.ApplyLabels(t.Context(), time.Now(), nil, old, old), w.store.ApplyLabels(t.Context(), time.Now(), nil, good, good)))
 	for _, c := range []struct {
 		change func(*format.Labeler)
 		reason string

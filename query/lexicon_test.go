@@ -78,13 +78,9 @@ func TestLexicons(t *testing.T) {
 	read := format.Labeler{Name: labeler, DID: labeler, Seq: 1, Current: true, Seen: time.Now()}
 	onVersion := spam("at://"+a[0]+"/app.bsky.feed.post/3kkkkkkkkkkkk", time.Now())
 	onVersion.CID, onVersion.Expires = "bafyreiclp443lavogvhj3d2ob2cxbfuscni2k5jk7bebjzg7khl3esabwq", time.Now().Add(time.Hour).UnixMicro()
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now()), onVersion}, format.Labeler{}, read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.ApplyLabels(t.Context(), time.Now(), []batch.Label{spam(a[0], time.Now()), onVersion}, format.Labeler{}, read))
 	late := format.Labeler{Name: other, DID: other, Seq: 1}
-	if err := w.store.ApplyLabels(t.Context(), time.Now(), nil, format.Labeler{}, late); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.ApplyLabels(t.Context(), time.Now(), nil, format.Labeler{}, late))
 	calls := map[string][]string{
 		"blue.skein.graph.query":      {"set=members(" + a[0] + "," + a[1] + ")&limit=1", "set=members(" + a[0] + ")&count=true", "set=follows(" + a[0] + ")&records=true"},
 		"blue.skein.graph.list":       {"set=follows(" + a[0] + ")&limit=1"},

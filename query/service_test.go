@@ -50,9 +50,7 @@ func newViewers(t *testing.T, feeds string) *viewers {
 	for _, did := range w.history.Accounts()[:8] {
 		w.insert(did)
 	}
-	if err := os.WriteFile(w.path, []byte(feeds), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(w.path, []byte(feeds), 0o600))
 	w.serveAs("feeds.example.com", w.dir, query.Options{})
 	return w
 }

@@ -75,9 +75,7 @@ func TestSubscribe(t *testing.T) {
 				typed
 				Payload typed
 			}
-			if err := json.Unmarshal(frame, &bare); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(frame, &bare))
 			if c.envelope {
 				if bare.DollarType != "message" || bare.Payload.DollarType != "blue.skein.graph.subscribe#change" || bare.Cursor != "" {
 					t.Fatalf("%q: %s", c.offers, frame)
@@ -143,9 +141,7 @@ func TestSubscribeEvents(t *testing.T) {
 				case "id":
 					id = value
 				case "data":
-					if err := json.Unmarshal([]byte(value), &c); err != nil {
-						t.Fatal(err)
-					}
+					must(t, json.Unmarshal([]byte(value), &c))
 					return id, c
 				}
 			}

@@ -44,6 +44,14 @@ type world struct {
 	listings []oracle.Listing
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newWorld returns a world after some events of a random history.
 func newWorld(t *testing.T, seed uint64, events int) *world {
 	t.Helper()
