@@ -102,6 +102,14 @@ type account struct {
 	live []Write // created records
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // peers returns the programs in the folder that the flag names, and skips the test without it.
 func peers(t *testing.T) *Kit {
 	t.Helper()
@@ -524,9 +532,7 @@ type stats struct {
 
 func (n *network) stats() (s stats) {
 	n.t.Helper()
-	if err := json.Unmarshal([]byte(n.ask("")), &s); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, json.Unmarshal([]byte(n.ask("")), &s))
 	return s
 }
 
@@ -598,9 +604,7 @@ func (n *network) export() exported {
 			DID, Kind string
 			Records   [][2]string
 		}
-		if err := json.Unmarshal(line, &l); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, json.Unmarshal(line, &l))
 		if l.Account != nil && l.Account.Desynchronized {
 			x.desync[l.Account.DID] = true
 		}

@@ -144,9 +144,7 @@ func startConstellation(t *testing.T, w *linkWorld, dir string) (base string, to
 func runConstellation(t *testing.T, lines []string, account, dir string) (base string, took time.Duration) {
 	t.Helper()
 	pipe := filepath.Join(dir, "events")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +156,7 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, *constellationFlag, "--jetstream", "none", "--fixture", pipe, "--backend", *constellationBackend, "--data", filepath.Join(dir, "rocks"), "--bind", "127.0.0.1:"+port)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() { stop(); _ = cmd.Wait() })
 	f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 	if err != nil {
@@ -176,9 +172,7 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 			t.Fatal(err)
 		}
 	}
-	if err := out.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, out.Flush())
 	base = "http://127.0.0.1:" + port
 	for ; ; time.Sleep(20 * time.Millisecond) {
 		var n struct{ Total int }
@@ -345,9 +339,7 @@ func TestConstellation(t *testing.T) {
 		}
 		var got, want struct{ Total int }
 		const count = "/links/count/distinct-dids"
-		if err := errors.Join(links(ours+count, unlimited(older()), &got), links(theirs+count, unlimited(older()), &want)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(links(ours+count, unlimited(older()), &got), links(theirs+count, unlimited(older()), &want)))
 		if n := inactive[s.k.Name+" "+s.target]; got.Total != want.Total-n {
 			t.Fatalf("%s %v: %d, constellation %d including %d inactive", count, older(), got.Total, want.Total, n)
 		}
@@ -360,9 +352,7 @@ func TestConstellation(t *testing.T) {
 		for range 200 {
 			began := time.Now()
 			var v any
-			if err := links(base+path, p, &v); err != nil {
-				t.Fatal(err)
-			}
+			must(t, links(base+path, p, &v))
 			times = append(times, time.Since(began))
 		}
 		slices.Sort(times)

@@ -26,9 +26,7 @@ func TestFeed(t *testing.T) {
 	viewer := n.accounts[0]
 	want := n.likes(viewer, 12)
 	feeds := filepath.Join(n.dir, "feeds")
-	if err := os.WriteFile(feeds, []byte("mine = likes($viewer), seen=hide\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(feeds, []byte("mine = likes($viewer), seen=hide\n"), 0o600))
 	n.flags = []string{"--feeds", feeds, "--service-host", "feeds.example.com", "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
 	n.follow("--relay", fmt.Sprintf("ws://127.0.0.1:%d", n.pdsPort), "--cursor", "0")
 	n.indexed("likes("+viewer.DID+")", 12)
@@ -37,9 +35,7 @@ func TestFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(b, &out))
 	slices.Reverse(want) // newest first
 	if out.DID != viewer.DID || out.Service.DID != "did:web:feeds.example.com" || out.Good.Status != 200 || !slices.Equal(out.Good.Posts, want) {
 		t.Errorf("%s, want %q", b, want)

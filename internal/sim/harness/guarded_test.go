@@ -58,9 +58,7 @@ func TestChaosGuarded(t *testing.T) {
 	var st struct {
 		Audited struct{ Repos, Records, Differences int64 }
 	}
-	if err := json.Unmarshal([]byte(n.ask(token)), &st); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(n.ask(token)), &st))
 	metrics := n.get(n.index.admin + "/metrics")
 	shown := regexp.MustCompile(`(?m)^skein_(consumer_dropped_total|consumer_gaps_total)\S* \S+$`).FindAllString(metrics, -1)
 	n.stopIndex()
@@ -101,15 +99,11 @@ func startCaddy(n *network, port, upstream int) (address string, client *http.Cl
 	data := filepath.Join(n.dir, "caddy")
 	file := filepath.Join(n.dir, "Caddyfile")
 	config := fmt.Sprintf("{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\thttp_port 0\n}\nhttps://127.0.0.1:%d {\n\tbind 127.0.0.1\n\ttls internal\n\treverse_proxy 127.0.0.1:%d\n}\n", port, upstream)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exec.CommandContext(context.Background(), "caddy", "run", "--adapter", "caddyfile", "--config", file)
 	cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+data, "XDG_CONFIG_HOME="+data, "HOME="+data)
 	cmd.Stdout, cmd.Stderr = n.log, n.log
-	if err := cmd.Start(); err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, cmd.Start())
 	n.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	address = fmt.Sprintf("https://127.0.0.1:%d", port)
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -197,12 +191,8 @@ func (n *network) awaitRepaired(token string, long int) {
 			Waiting    int64
 		}
 		var s stats
-		if err := json.Unmarshal([]byte(n.get(n.index.admin+"/backfill")), &st); err != nil {
-			n.t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(n.ask(token)), &s); err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, json.Unmarshal([]byte(n.get(n.index.admin+"/backfill")), &st))
+		must(n.t, json.Unmarshal([]byte(n.ask(token)), &s))
 		if quiet++; st.Busy || st.Hole || st.Waiting > 0 || s.Cursor != last {
 			quiet = 0
 		}

@@ -32,9 +32,7 @@ func TestPast(t *testing.T) {
 	n.storeName, n.flags = "-both", append([]string{"--backfill", "repos"}, whole...)
 	n.follow("--relay", relay)
 	down := n.accounts[1]
-	if err := n.client.Takedown(t.Context(), down.Account, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.client.Takedown(t.Context(), down.Account, true))
 	for i := range 300 {
 		w.step()
 		switch i {
@@ -44,9 +42,7 @@ func TestPast(t *testing.T) {
 			w.goBack()
 		}
 	}
-	if err := n.client.Takedown(t.Context(), down.Account, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.client.Takedown(t.Context(), down.Account, false))
 	w.showAll()
 	want := n.truth()
 	n.awaitRepaired("", 15)
