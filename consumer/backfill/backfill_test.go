@@ -598,12 +598,10 @@ func TestKindAdded(t *testing.T) {
 	store := newStore()
 	x := w.index(store, nil)
 	lacking := func() (n int) {
-		if err := x.g.View(t.Context(), func(sn *ask.View) error {
+		must(t, x.g.View(t.Context(), func(sn *ask.View) error {
 			n = len(sn.Lacking())
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return n
 	}
 	fetch := func() int64 {

@@ -29,9 +29,7 @@ import (
 // stateOf returns the index's state of an account.
 func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
-	if err := x.g.View(t.Context(), func(s *ask.View) (err error) { st, _, row, err = s.Account(did); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, x.g.View(t.Context(), func(s *ask.View) (err error) { st, _, row, err = s.Account(did); return err }))
 	return st, row
 }
 

@@ -40,9 +40,7 @@ func idle(t *testing.T, o Options) *Manager {
 // rowOf returns the row of an account in the queue.
 func rowOf(t *testing.T, m *Manager, did string) (row *format.Resync) {
 	t.Helper()
-	if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { _, _, row, err = s.Account(did); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.o.Store.View(t.Context(), func(s *ask.View) (err error) { _, _, row, err = s.Account(did); return err }))
 	return row
 }
 

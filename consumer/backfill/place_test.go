@@ -70,15 +70,13 @@ func TestAbusePlacedBytes(t *testing.T) {
 	if parts < 2 {
 		t.Errorf("%d writes", parts)
 	}
-	if err := x.g.View(t.Context(), func(s *ask.View) error {
+	must(t, x.g.View(t.Context(), func(s *ask.View) error {
 		c, err := s.Counts()
 		if c.Records["like"] != int64(n) || c.Strings["uri"] != 1 {
 			t.Errorf("%+v", c)
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // tooLarge checks that a repo is given up as too large, whether its host sends it or a file has it, and that the message

@@ -23,9 +23,7 @@ func TestStatsOfABrokenStore(t *testing.T) {
 		if _, err := graph.Open(t.Context(), store, graph.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Update(t.Context(), func(tx kv.Txn) error { breaks(tx); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error { breaks(tx); return nil }))
 		if st, err := app.ReadStats(t.Context(), "path", store); (err == nil) != (name == "") || err == nil && (st.Store != "path" || st.Counts.Records == nil) {
 			t.Errorf("%s: %+v, %v", name, st, err)
 		}

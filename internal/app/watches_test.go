@@ -281,9 +281,7 @@ func TestWatchFile(t *testing.T) {
 		"a = follows(did:web:a.example) -> https://10.0.0.1/":                                       "--allow-private-hosts",
 	} {
 		file := filepath.Join(t.TempDir(), "watches")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		_, err := new(Network).ReadWatches(file, hook, kinds.BuiltIn)
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !errors.Is(err, ErrUsage)) {
 			t.Errorf("%q: %v, want %q", text, err, want)

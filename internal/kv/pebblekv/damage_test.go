@@ -20,14 +20,12 @@ func TestDamagedTable(t *testing.T) {
 	o := Options{Dir: dir, Merger: kvtest.LastByte{}, Create: true, Memory: 40 << 20}
 	made, err := Open(o)
 	must(t, err)
-	if err := made.Update(t.Context(), func(tx kv.Txn) error {
+	must(t, made.Update(t.Context(), func(tx kv.Txn) error {
 		for i := range 2000 {
 			tx.Set(fmt.Appendf(nil, "k%06d", i), make([]byte, 500))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	must(t, made.Compact(t.Context()), made.Close())
 	table := filepath.Join(dir, tableOf(t, dir))
 	b, err := os.ReadFile(table)

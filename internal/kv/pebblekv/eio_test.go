@@ -32,14 +32,12 @@ func TestMultiGetFails(t *testing.T) {
 	const n, looked = 5000, 50
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 	s := open()
-	if err := s.Update(t.Context(), func(tx kv.Txn) error {
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error {
 		for i := range n {
 			tx.Set(key(i), binary.BigEndian.AppendUint64(make([]byte, 92), uint64(i)*0x9e3779b97f4a7c15))
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	must(t, s.db.Flush(), s.Close())
 	failed := 0
 	for read := int64(1); ; read++ {
