@@ -34,9 +34,7 @@ func TestClusterAway(t *testing.T) {
 	// A second writer starts to claim the share, and the cluster stands still.
 	second := launch(t, nil, "--store", store, "--relay", relay)
 	second.logs("watching whether it is alive")
-	if err := c.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Pause())
 	paused := time.Now()
 	question := "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"
 	for _, d := range []*daemon{node, writer} { // each notices separately, and then answers at once
@@ -55,9 +53,7 @@ func TestClusterAway(t *testing.T) {
 		run(t, 1, "has not answered for", "health", "--admin", d.admin)
 	}
 	time.Sleep(time.Until(paused.Add(12 * time.Second)))
-	if err := c.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Resume())
 	stood.Happened()
 	eventually(t, 15*time.Second, "queries are answered again", func() bool {
 		code, _ := askAt(t, node.api+question)
@@ -85,9 +81,7 @@ func TestClusterAway(t *testing.T) {
 func TestStartAwaitsTheCluster(t *testing.T) {
 	c := cluster(t, 1, "single")
 	store := fmt.Sprintf("fdb://%s?prefix=start", c.File)
-	if err := c.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Pause())
 	relay := playRecording(t, 120)
 	d, stopped := launch(t, nil, "--store", store, "--relay", relay), launch(t, nil, "--store", store, "--relay", relay)
 	for _, d := range []*daemon{d, stopped} {
@@ -98,9 +92,7 @@ func TestStartAwaitsTheCluster(t *testing.T) {
 	if !strings.Contains(stopped.log.String(), "stopped during the start") {
 		t.Errorf("the log:\n%s", stopped.log.String())
 	}
-	if err := c.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Resume())
 	d.await(20 * time.Second)
 	d.stop()
 }

@@ -78,9 +78,7 @@ func TestBackfillKilled(t *testing.T) {
 			}
 		}()
 		eventually(t, 5*time.Minute, "the backfill ends", func() bool {
-			if err := oracle.Get(t.Context(), d.admin+"/backfill", &st); err != nil {
-				t.Fatal(err)
-			}
+			must(t, oracle.Get(t.Context(), d.admin+"/backfill", &st))
 			if quiet++; st.Busy || st.Hole || st.Waiting > 0 || d.cursor() < int(*backfillPast+events) {
 				quiet = 0
 			}
@@ -110,9 +108,7 @@ func TestBackfillKilled(t *testing.T) {
 
 	// From a file and a host, without a stream.
 	var repos struct{ Repos []struct{ DID string } }
-	if err := oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listRepos?limit=2", &repos); err != nil {
-		t.Fatal(err)
-	}
+	must(t, oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listRepos?limit=2", &repos))
 	file, one, two := fetchRepo(t, address, repos.Repos[0].DID), repos.Repos[0].DID, repos.Repos[1].DID
 	single := filepath.Join(t.TempDir(), "single")
 	d = start(single, "--relay", "ws://127.0.0.1:1")
@@ -144,9 +140,7 @@ func exportedRecords(t *testing.T, store string) map[string]string {
 func fetchRepo(t *testing.T, address, did string) (file string) {
 	t.Helper()
 	var list struct{ Hosts []struct{ Hostname string } }
-	if err := oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listHosts", &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, oracle.Get(t.Context(), "http://"+address+"/xrpc/com.atproto.sync.listHosts", &list))
 	client := &http.Client{Timeout: 500 * time.Millisecond}
 	for try := range 200 {
 		resp, err := client.Get("http://" + list.Hosts[try%len(list.Hosts)].Hostname + "/xrpc/com.atproto.sync.getRepo?did=" + did)
@@ -160,9 +154,7 @@ func fetchRepo(t *testing.T, address, did string) (file string) {
 			continue
 		}
 		file = filepath.Join(t.TempDir(), "repo.car")
-		if err := os.WriteFile(file, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, b, 0o600))
 		return file
 	}
 	t.Fatalf("no host sends the repo of %s", did)

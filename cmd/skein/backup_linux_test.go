@@ -51,9 +51,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 		cli := program(t, "backup", "--admin", d.admin, to)
 		cli.Stdout, cli.Stderr = &out, &out
 		start := time.Now()
-		if err := cli.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cli.Start())
 		victim := 0 // none in the first and the last round
 		if round > 0 && round <= times {
 			time.Sleep(time.Duration(rng.Int64N(int64(took + took/4))))
@@ -115,9 +113,7 @@ func proveBackup(t *testing.T, from string, b time.Time, into string) {
 	t.Helper()
 	run(t, 0, "restored as of", "restore", "--store", into, "--at", b.Format(time.RFC3339Nano), from)
 	verifyNetwork(t, into, busy, 0)
-	if err := os.RemoveAll(into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(into))
 }
 
 // The commands of backups: what the target lacks is sent, a damaged one is refused by name, and restored once it is whole.
@@ -131,13 +127,9 @@ func TestBackupCommands(t *testing.T) {
 	if err != nil || len(parts) == 0 {
 		t.Fatal(parts, err)
 	}
-	if err := os.Rename(parts[0], parts[0]+"x"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(parts[0], parts[0]+"x"))
 	run(t, 1, filepath.Base(parts[0]), "restore", "--store", second, to)
-	if err := os.Rename(parts[0]+"x", parts[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(parts[0]+"x", parts[0]))
 	run(t, 1, "unfinished restore", "check", "--store", second)
 	run(t, 0, "restored as of", "restore", "--store", second, to)
 	d := serveDaemon(t, nil, "--store", second, "--consume=false")

@@ -72,9 +72,7 @@ func TestClusterLosesAServer(t *testing.T) {
 		return st.Cursor
 	}
 	for i := range servers {
-		if err := c.DownServer(i); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.DownServer(i))
 		lost.Happened()
 		began := time.Now()
 		first := int64(-1) // what was committed before the loss may show up after it
@@ -84,9 +82,7 @@ func TestClusterLosesAServer(t *testing.T) {
 		}
 		eventually(t, time.Minute, "two of three servers index", func() bool { return cursor() > first })
 		t.Logf("without server %d: events are indexed and answered after %v", i, time.Since(began).Round(time.Millisecond))
-		if err := errors.Join(c.UpServer(i), c.Ready(), c.Whole()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(c.UpServer(i), c.Ready(), c.Whole()))
 	}
 	eventually(t, time.Minute, "all events are indexed", func() bool { return cursor() == last })
 	for _, d := range []*daemon{node, writers[0]} {
@@ -114,13 +110,9 @@ func clusterRound(t *testing.T, c *kvtest.Cluster, store string, rng *rand.Rand)
 	for i := range 5 {
 		pause(2 * time.Second)
 		if i == 2 {
-			if err := c.Down(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Down())
 			pause(3 * time.Second)
-			if err := errors.Join(c.Up(), c.Ready()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(c.Up(), c.Ready()))
 			continue
 		}
 		w := rng.IntN(2)
@@ -223,9 +215,7 @@ func TestClusterBackup(t *testing.T) {
 		_ = kvtest.Shell(t, "true") // skips the test if the tools are not installed
 		files[i] = c.File
 		agent := kvtest.Shell(t, "backup_agent -C "+c.File)
-		if err := agent.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, agent.Start())
 		t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
 	}
 	relay := playRecording(t, 25) // takes 85 s; a backup takes 35

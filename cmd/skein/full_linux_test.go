@@ -57,9 +57,7 @@ func (f *filler) fill(t *testing.T) {
 
 func (f *filler) empty(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(f.path))
 }
 
 // minFree is a floor that the disk is below with the filler, and a GiB and a half above without

@@ -57,6 +57,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // stuck is a command that never stops after a signal.
 func stuck() {
 	command.MostStopping = 100 * time.Millisecond
@@ -133,9 +141,7 @@ func seeded(t *testing.T) *rand.Rand {
 // write writes a file.
 func write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(content), 0o600))
 }
 
 // replayed returns a new store of the recorded stream.
@@ -184,9 +190,7 @@ func launch(t *testing.T, env []string, args ...string) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.cmd.Start())
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.read })
 	go func() {
 		defer close(d.read)
@@ -220,9 +224,7 @@ func (d *daemon) await(most time.Duration) {
 // signal sends the daemon a signal.
 func (d *daemon) signal(sig syscall.Signal) {
 	d.t.Helper()
-	if err := d.cmd.Process.Signal(sig); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, d.cmd.Process.Signal(sig))
 }
 
 // kill kills the daemon.

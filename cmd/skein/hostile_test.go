@@ -56,9 +56,7 @@ func TestAbuseTerminal(t *testing.T) {
 	const did = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
 	refusal := filepath.Join(t.TempDir(), "refusal.frames")
 	errorFrame := synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: -1}}), synth.Map{{Key: "error", Value: "Refused" + hostile}, {Key: "message", Value: hostile}})
-	if err := os.WriteFile(refusal, synth.AppendFrame(nil, errorFrame), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(refusal, synth.AppendFrame(nil, errorFrame), 0o600))
 	status := object{"trouble": hostile, "failed": object{hostile: 3}}
 	ended := object{"trouble": hostile, "ended": object{"repos": hostile}}
 	health := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

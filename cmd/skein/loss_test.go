@@ -40,13 +40,9 @@ func TestAcceptLoss(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	replay := []string{"replay", "--frames", plainPDS, "--store", store}
 	cmd := program(t, append(replay, "--rate", "400")...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	name := syncedLog(t, store)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // fails, because of the kill
 	log := filepath.Join(store, name)
 	b, err := os.ReadFile(log)
@@ -54,9 +50,7 @@ func TestAcceptLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	b[10_000] ^= 4
-	if err := os.WriteFile(log, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(log, b, 0o600))
 	for _, args := range [][]string{{"check", "--store", store}, {"stats", "--store", store}, replay, append(replay, "--accept-loss", "000000.log")} {
 		run(t, 1, "bytes of the log, are lost", args...)
 		run(t, 1, "--accept-loss "+name, args...)

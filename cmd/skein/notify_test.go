@@ -29,9 +29,7 @@ func newManager(t *testing.T) *manager {
 // next returns the next notification, a line break before each line. ok is false if there is none until end.
 func (m *manager) next(t *testing.T, end time.Time) (message string, ok bool) {
 	t.Helper()
-	if err := m.conn.SetReadDeadline(end); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.conn.SetReadDeadline(end))
 	b := make([]byte, 4096)
 	n, err := m.conn.Read(b)
 	return "\n" + string(b[:n]), err == nil

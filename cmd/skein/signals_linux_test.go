@@ -33,13 +33,9 @@ func TestHangup(t *testing.T) {
 	replay := program(t, "replay", "--frames", plainPDS, "--store", store, "--rate", "200")
 	var errs lockedBuffer
 	replay.Stderr = &errs
-	if err := replay.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replay.Start())
 	eventually(t, 30*time.Second, "the store is open", func() bool { return strings.Contains(errs.String(), "filters of known strings") })
-	if err := replay.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replay.Process.Signal(syscall.SIGHUP))
 	if err := replay.Wait(); exitCode(err) != command.ExitFailed || !strings.Contains(errs.String(), "replay: stopped ") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
@@ -55,16 +51,12 @@ func TestEarlySignalStopsCleanly(t *testing.T) {
 		cmd := program(t, "serve", "--store", store, "--relay", "ws://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 		var errs strings.Builder
 		cmd.Stderr = &errs
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		// The runtime and the initialization of our packages take some milliseconds, and more on a busy
 		// machine. A signal before that kills any program.
 		wait := time.Duration(60*math.Pow(1.5, float64(i))) * time.Millisecond
 		time.Sleep(wait)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Signal(syscall.SIGTERM))
 		err := cmd.Wait()
 		if err == nil {
 			handled++
@@ -90,15 +82,11 @@ func TestStuckCommandIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); exitCode(err) != command.ExitFailed || !strings.Contains(errs.String(), "committed data is safe") {
 		t.Errorf("%v: %s", err, errs.String())
 	}
@@ -150,9 +138,7 @@ func TestDiskFills(t *testing.T) {
 	if exitCode(err) != command.ExitFailed || !strings.Contains(string(out), "the disk is full") || strings.Contains(string(out), "goroutine") || strings.Count(string(out), "\n") > 2 {
 		t.Errorf("replay: %v\n%s", err, out)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(ballast))
 	if out, err := program(t, replay...).CombinedOutput(); err != nil {
 		t.Errorf("with space again: %s", out)
 	}

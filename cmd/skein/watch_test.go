@@ -57,9 +57,7 @@ func TestWatchesSurviveKills(t *testing.T) {
 		cmd := program(t, "watch", "--server", d.api, "--state", state, "--format", format, set)
 		var printed, said lockedBuffer
 		cmd.Stdout, cmd.Stderr = &printed, &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		eventually(t, most, "skein watch prints changes", func() bool { return want(printed.String()) })
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil || !strings.HasPrefix(said.String(), "watching "+set+" (members now: ") {
