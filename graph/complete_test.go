@@ -221,9 +221,7 @@ func (n *net) xs() []kinds.Info {
 		return nil
 	}
 	more, err := kinds.Parse("a.b.c subject did xs ys")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return more
 }
 
@@ -880,9 +878,7 @@ func (n *net) move() {
 	fresh := n.newStore()
 	fresh.off.Store(true)
 	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Embedded: true, Import: true})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	if _, err := export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil); err != nil {
 		n.t.Fatal(err)
 	}

@@ -65,9 +65,7 @@ func (b *backups) make(t *testing.T, s kv.Store, seq int64) {
 func (b *backups) restore(t *testing.T) kv.Store {
 	t.Helper()
 	m, err := backup.Find(t.Context(), b.to, time.Time{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := filepath.Join(t.TempDir(), "store")
 	must(t, backup.Restore(t.Context(), b.to, backup.RestoreOptions{Dir: dir, Manifest: m}))
 	return b.open(t, dir)
@@ -96,9 +94,7 @@ func engines() []engine {
 	dirs := map[kv.Store]string{}
 	openDir := func(t *testing.T, dir string) kv.Store {
 		s, err := pebblekv.Open(pebblekv.Options{Dir: dir, Create: true, Merger: merger(), Memory: 8 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dirs[s] = dir
 		t.Cleanup(func() { _ = s.Close() }) // otherwise it may make files while the folder is removed
 		return s
@@ -113,9 +109,7 @@ func engines() []engine {
 			},
 			func(t *testing.T) *backups {
 				to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "target"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return &backups{to: to, open: openDir}
 			},
 		},
@@ -174,8 +168,6 @@ func openWriter(t *testing.T, store kv.Store, settings dict.Settings, joins bool
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
 		StateCache: 4 << 10, SliceSize: 7, Joins: joins, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }

@@ -122,9 +122,7 @@ func (d *writing) close() {
 func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 	t.Helper()
 	store, err := openDisk(fs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := openGraph(t, store)
 	var cursor int64
 	if c, ok := s.Cursor("relay"); ok {
@@ -323,9 +321,7 @@ func TestFaultFlippedBits(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		for _, base := range []*harness.CrashFS{mem, killed} {
 			names, err := base.List("s")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			slices.Sort(names)
 			for _, name := range names {
 				flips := 3
@@ -390,9 +386,7 @@ func damaged(t *testing.T, fs vfs.FS, w *written) (outcome string) {
 func flip(t *testing.T, fs vfs.FS, name string, rng *rand.Rand) bool {
 	t.Helper()
 	f, err := fs.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := io.ReadAll(f)
 	must(t, errors.Join(err, f.Close()))
 	if len(all) == 0 {
@@ -400,9 +394,7 @@ func flip(t *testing.T, fs vfs.FS, name string, rng *rand.Rand) bool {
 	}
 	all[rng.IntN(len(all))] ^= 1 << rng.IntN(8)
 	out, err := fs.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = out.Write(all)
 	must(t, errors.Join(err, out.Sync(), out.Close()))
 	return true

@@ -62,9 +62,7 @@ func (h *hiders) begin(t *testing.T, settings dict.Settings, n int) {
 	for range n {
 		lanes := cmp.Or(h.lanes, 1+h.rng.IntN(5))
 		s, err := Open(t.Context(), h.store, Options{Intern: intern.Options{Settings: settings}, Joins: n > 1, Lanes: lanes})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		h.writers = append(h.writers, s)
 	}
 	if n > 1 {
@@ -118,13 +116,9 @@ func same(t *testing.T, node *hiddenCache, r kv.Reader, n int) (keys, scans int)
 	t.Helper()
 	counted := &countedReader{Reader: r}
 	got, err := hiddenIn(node, counted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := read.Bitmap(r, node.layout, kinds.Hidden, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !got.Equals(want) || got.GetCardinality() != uint64(n) {
 		t.Fatalf("%v are hidden, want %v, %d of them", got.ToArray(), want.ToArray(), n)
 	}

@@ -53,9 +53,7 @@ func fillOne(b *batch.Batch, did string, seq int64) {
 func openKinds(t *testing.T, store kv.Store, settings dict.Settings, more []kinds.Info) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "o"}, Joins: settings.Partitions > 1, Kinds: more})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -126,9 +124,7 @@ func TestKindsOfAnExport(t *testing.T) {
 		forget(t, from)
 		to := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), to, graph.Options{Import: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := export.Read(t.Context(), s, strings.NewReader(text.String()), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -166,9 +162,7 @@ func TestConfiguredBySeveral(t *testing.T) { synctest.Test(t, testConfiguredBySe
 func testConfiguredBySeveral(t *testing.T) {
 	parsed := func(file string) []kinds.Info {
 		all, err := kinds.Parse(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return all
 	}
 	const one = "a.b.c list at-uri listed1 listedBy"

@@ -88,7 +88,7 @@ func kindOf(name string) kinds.Kind {
 func views(t *testing.T, s *graph.Store) oracle.Views {
 	t.Helper()
 	v := oracle.Views{Forward: map[string]map[string][]string{}, Reverse: map[string]map[string][]string{}}
-	err := s.View(context.Background(), func(sn *ask.View) error {
+	must(t, s.View(context.Background(), func(sn *ask.View) error {
 		all := map[dict.Namespace][]string{}
 		for _, ns := range dict.Namespaces {
 			list, err := sn.AllStrings(ns)
@@ -117,10 +117,7 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 			put2(v.Reverse, k.Name, rev)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return v
 }
 
@@ -213,10 +210,7 @@ func compareViews(t *testing.T, got, want oracle.Views) bool {
 func compareCounts(t *testing.T, s *graph.Store, m *oracle.Model) {
 	t.Helper()
 	var c format.Counts
-	err := s.View(context.Background(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.View(context.Background(), func(sn *ask.View) (err error) { c, err = sn.Counts(); return err }))
 	want := map[string]int64{"hidden": int64(len(m.Hidden)), "accounts": int64(len(m.Repos))}
 	for p := range m.Records {
 		want[p.Kind]++
@@ -246,9 +240,7 @@ func verify(t *testing.T, store kv.Store) {
 			t.Errorf("check: %s", p)
 		}
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func TestModel(t *testing.T) {
@@ -354,7 +346,7 @@ func testModel(t *testing.T, eng engine, seed uint64, most int) {
 func dump(t *testing.T, store kv.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(k, v []byte) (bool, error) {
 			switch {
 			case k[0] == dict.KeyLease || k[0] == dict.KeyNext || string(k) == "msecret" || strings.HasPrefix(string(k), "mwriter") || k[0] == 'q':
@@ -364,10 +356,7 @@ func dump(t *testing.T, store kv.Store) map[string]string {
 			}
 			return true, nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 

@@ -343,9 +343,7 @@ func (f *fleet) end() {
 		m.Apply(e)
 	}
 	s, err := graph.Open(t.Context(), f.store, graph.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compareViews(t, views(t, s), m.Views())
 	compareCounts(t, s, m)
 	verify(t, f.store)

@@ -17,7 +17,7 @@ import (
 // noted lists the dead letters and gaps of a store, as source, seq and reason.
 func noted(t *testing.T, store kv.Store) (all []string) {
 	t.Helper()
-	err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		dead, err := read.DeadLetters(r)
 		if err != nil {
 			return err
@@ -30,10 +30,7 @@ func noted(t *testing.T, store kv.Store) (all []string) {
 			all = append(all, fmt.Sprintf("%s after %d: %s", g.Source, g.After, g.Reason))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(all)
 	return all
 }

@@ -58,9 +58,7 @@ func testShares(t *testing.T) {
 		}
 		wg.Wait()
 		s, err := graph.Open(t.Context(), store, graph.Options{ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !compareViews(t, views(t, s), m.Views()) {
 			t.Fatalf("after run %d, of %d writers", run, n)
 		}

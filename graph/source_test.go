@@ -186,9 +186,7 @@ func (x *readsTxn) Get(key []byte) ([]byte, bool, error) {
 func TestToggledAccount(t *testing.T) {
 	store := &reads{Store: memkv.Open(memkv.Options{Merger: merger()})}
 	s, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const did, toggles = "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", 1000
 	m := oracle.New()
 	var events []*oracle.Event

@@ -29,9 +29,7 @@ func TestStatusDuringWrite(t *testing.T) {
 		}
 	}()
 	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	opened <- struct{}{}
 	written := make(chan error, 1)
 	go func() {

@@ -36,9 +36,7 @@ func TestMalformedValues(t *testing.T) {
 		onDisk := seed%6 == 0
 		if onDisk {
 			p, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: merger})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			store = p
 		}
 		var log bytes.Buffer
@@ -48,9 +46,7 @@ func TestMalformedValues(t *testing.T) {
 				o.Defaults = dict.SharedSettings // several partitions, and lanes
 			}
 			s, err := graph.Open(t.Context(), store, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s
 		}
 		s, subjects := open(), map[string]map[string]bool{} // all that were ever named
@@ -85,17 +81,14 @@ func TestMalformedValues(t *testing.T) {
 		}
 		apply(600)
 		var keys []string
-		err := store.View(t.Context(), func(r kv.Reader) error {
+		must(t, store.View(t.Context(), func(r kv.Reader) error {
 			return r.Scan(nil, []byte{0xff}, false, func(k, _ []byte) (bool, error) {
 				if strings.Contains("rvok", string(k[:1])) && !bytes.HasPrefix(k, []byte{format.KeyReverse, byte(kinds.Hidden)}) || bytes.HasPrefix(k, []byte{dict.KeyID, byte(dict.URI)}) {
 					keys = append(keys, string(k))
 				}
 				return true, nil
 			})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		key := keys[rng.IntN(len(keys))]
 		must(t, store.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte(key), bytes.Repeat([]byte{0xff}, 10+rng.IntN(20))); return nil }))
 		for range 4 {
@@ -125,9 +118,7 @@ func TestMalformedErasure(t *testing.T) {
 	did, star := []byte("did:web:gone.example"), []byte("did:web:star.example")
 	open := func() *graph.Store {
 		s, err := graph.Open(t.Context(), store, graph.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return s
 	}
 	s, seq := open(), format.Seq(0)
@@ -148,21 +139,16 @@ func TestMalformedErasure(t *testing.T) {
 	err := store.Update(t.Context(), func(tx kv.Txn) error {
 		return kv.ScanPrefix(tx, []byte{format.KeyRecord}, func(k, _ []byte) error { tx.Set(k, bytes.Repeat([]byte{0xff}, 12)); return nil })
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state := func(hidden, missed bool) {
 		t.Helper()
-		err := s.View(t.Context(), func(sn *ask.View) error {
+		must(t, s.View(t.Context(), func(sn *ask.View) error {
 			st, _, _, err := sn.Account(string(did))
 			if st.Has(format.FlagHidden) != hidden || st.Has(format.FlagDesync) != missed || !st.Has(format.FlagErasing) || st.Complete() {
 				t.Errorf("event %d: the account's state is %+v, hidden should be %v, missed %v", seq, st, hidden, missed)
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	apply(func(b *batch.Batch) { b.AddAccount(seq, did, false, true) })
 	state(true, false)

@@ -69,9 +69,7 @@ func TestTables(t *testing.T) {
 	for _, settings := range []dict.Settings{dict.DefaultSettings, sharedSettings} {
 		store := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, SliceSize: 3, Beat: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m, h := oracle.New(), oracle.NewHistory(3, 60)
 		var b batch.Batch
 		for i := range 6000 {
@@ -94,9 +92,7 @@ func TestTables(t *testing.T) {
 			told := int64(0)
 			o.Progress = func(n int64) { told = max(told, n) }
 			got, err := export.WriteTables(t.Context(), store, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			edges := compareTables(t, o, m, long)
 			if got.Edges() != edges || told != edges || edges < 100 {
 				t.Fatalf("%d edges in the manifest, %d told, %d read", got.Edges(), told, edges)

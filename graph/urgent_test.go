@@ -80,9 +80,7 @@ func TestUrgent(t *testing.T) {
 			t.Errorf("heartbeats: %d calls are urgent, %d not", urgent, not)
 		}
 		s, err := Open(t.Context(), b, Options{Intern: intern.Options{Settings: sharedForTests}, Beat: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.counted()
 		must(t, s.SetLive(t.Context(), "relay", time.Now(), nil))
 		if urgent, not := b.counted(); urgent != 1 || not > 0 {
@@ -115,9 +113,7 @@ func TestPastWaits(t *testing.T) {
 		bubble(t, func(t *testing.T, store *memkv.Store) {
 			b := &busy{Store: store, release: make(chan struct{})}
 			s, err := Open(t.Context(), b, Options{Intern: intern.Options{Settings: settings}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var past sync.WaitGroup
 			var done [2]bool
 			for i, archived := range []bool{false, true} {

@@ -28,9 +28,7 @@ func (h *heard) Changed(edges []graph.Change, lists []write.ListChange, hidden [
 // A Watcher receives committed changes, hidden accounts, and erased edges.
 func TestWatcher(t *testing.T) {
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{Embedded: true, SliceSize: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var h heard
 	s.Watch(&h)
 	step := func(want heard, fill func(b *batch.Batch)) {

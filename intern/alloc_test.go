@@ -164,9 +164,7 @@ func TestHome(t *testing.T) {
 		for _, ns := range dict.Namespaces {
 			for range 3 {
 				l, err := p.lease(t.Context(), p.alloc[ns][0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if life == 0 && next[ns] == 0 && ns == dict.DID {
 					home = o.Settings.Shard(l.next)
 				}
@@ -251,9 +249,7 @@ func TestNobodyWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := memkv.Open(memkv.Options{Merger: Merger{}})
 			in, err := Open(t.Context(), store, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer in.Close(t.Context())
 			for i := range 200 {
 				var b Batch

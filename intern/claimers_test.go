@@ -129,7 +129,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 			t.Fatalf("%s is %d, of another partition", n.s, id)
 		}
 	}
-	err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		claimed, err := Claimed(r)
 		for _, ns := range dict.Namespaces {
 			if claimed[ns] != int64(len(w.strings[ns])) {
@@ -137,10 +137,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestClaimEndsAtALease: a claim of DIDs ends while it waits for a lease for one partition, and has drawn ids of

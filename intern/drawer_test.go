@@ -166,9 +166,7 @@ func TestDrawerCounts(t *testing.T) {
 			b.Reset() // without Committed or Abandon
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		in.Committed(&b)
 		for s := range fresh {
 			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
@@ -211,9 +209,7 @@ func TestNoLease(t *testing.T) {
 			w.equals(t, store)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		in.Committed(&b)
 		for i := range n {
 			w.note(t, named{dict.DID, fmt.Sprintf("did:web:%d.com", i)}, b.ID(i))

@@ -40,9 +40,7 @@ func (h *fileHistory) round(t *testing.T) {
 		Alone: true, FilterBytes: []int64{1 << 30, 1 << 30, 300 << 10, 300 << 10, 40 << 10}[h.rng.IntN(5)], CacheBytes: 4096, FilterFile: h.file,
 		Settings: dict.Settings{ShardBits: 8, LeaseSize: 64},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, _ := in.(*Drawer)
 	k := d.strings
 	k.fillAfter = 1 << 30
@@ -161,9 +159,7 @@ func TestFilterFileIsUsed(t *testing.T) {
 	store, file := memkv.Open(memkv.Options{Merger: Merger{}}), filepath.Join(t.TempDir(), "filters")
 	open := func() *Drawer {
 		in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d, _ := in.(*Drawer)
 		return d
 	}
@@ -221,9 +217,7 @@ func TestFilterFileIsUsed(t *testing.T) {
 func TestFilterFileCannotBeWritten(t *testing.T) {
 	store, _ := filled(t, Options{})
 	in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: filepath.Join(t.TempDir(), "missing", "filters")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d, _ := in.(*Drawer)
 	d.strings.fillAfter = 0
 	for range 3 {
@@ -247,16 +241,12 @@ func FuzzFilterFile(f *testing.F) {
 	k.add(dict.DID, false, 0, cacheKey{1, 2})
 	must(f, k.saveAs(fileToken{}))
 	good, err := os.ReadFile(k.path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(good[:len(good)-4])
 	f.Add([]byte(filterMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		file, err := os.Create(filepath.Join(t.TempDir(), "filters"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		_, err = file.Write(binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli)))
 		if _, again := file.Seek(0, io.SeekStart); err != nil || again != nil {

@@ -132,7 +132,7 @@ func (w *twin) equalAuthors(t *testing.T, r kv.Reader, ids []dict.ID) {
 // equals fails unless the store's dictionary equals the twin in both directions.
 func (w *twin) equals(t *testing.T, store kv.Store) {
 	t.Helper()
-	err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		var b Batch
 		all := slices.Collect(maps.Keys(w.ids))
 		at := make([]int, len(all))
@@ -176,10 +176,7 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // audited fails if an id of the twin lies in a block that was never leased.
@@ -205,9 +202,7 @@ func faulty(seed uint64) *memkv.Store {
 func openAs(t *testing.T, s kv.Store, o Options) Interner {
 	t.Helper()
 	in, err := Open(t.Context(), s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return in
 }
 

@@ -37,9 +37,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
 	open := func(slot uint8) *Claimer {
 		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slotOf(slot)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, _ := in.(*Claimer)
 		return c
 	}
@@ -60,7 +58,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	if id := claim(a, 100, 200); id&dict.GroupMask != 0 {
 		t.Errorf("the test proves nothing: the ids continue at %d", id)
 	}
-	err := store.View(t.Context(), func(r kv.Reader) error {
+	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		var ids []dict.ID
 		if err := EachID(r, dict.URI, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
 			return err
@@ -73,8 +71,5 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 			}
 			return nil
 		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

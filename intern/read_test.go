@@ -51,9 +51,7 @@ func TestLookup(t *testing.T) {
 		store, w := filled(t, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 256, Partitions: partitions}})
 		before := store.Counts()
 		size, err := store.RangeBytes(nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rng := rand.New(rand.NewPCG(3, 3))
 		found, missing := 0, 0
 		for range 30 {

@@ -68,9 +68,7 @@ func commitFrame(seq int64, author, action, collection, rkey string, record synt
 func arraysWorld(t *testing.T) (w *world, commit func(action string, author, n int, record synth.Map), index func()) {
 	t.Helper()
 	more, err := kinds.Parse(arrayFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w = newWorldOn(t, nil, memory(write.Limits{Row: 4, Chunk: 3}), graph.Options{Kinds: more})
 	var frames [][]byte
 	commit = func(action string, author, n int, record synth.Map) {

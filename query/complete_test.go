@@ -212,9 +212,7 @@ func TestUnwritten(t *testing.T) {
 		var writers []*graph.Store
 		for range n {
 			g, err := graph.Open(t.Context(), store, graph.Options{Joins: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			writers = append(writers, g)
 		}
 		for _, g := range writers {
@@ -248,9 +246,7 @@ func TestUnbroken(t *testing.T) {
 			if err == nil {
 				err = w.store.View(t.Context(), func(sn *ask.View) error { h = sn.Known().Holes; return nil })
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return h
 		}
 		gap := func(suspect bool) func(b *batch.Batch) {

@@ -25,9 +25,7 @@ func TestConfiguredKinds(t *testing.T) {
 	open := func(file string) {
 		t.Helper()
 		more, err := kinds.Parse(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w = newWorldOn(t, nil, store, graph.Options{Kinds: more})
 	}
 	const parent, quoted, replies = "at://did:web:n1.example.com/app.bsky.feed.post/1", "at://did:web:n1.example.com/app.bsky.feed.post/2", "app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers"

@@ -313,10 +313,7 @@ func (x *indexer) place(did string, number int64, ops []oracle.Op) {
 	x.t.Helper()
 	x.queue(did)
 	var row *format.Resync
-	err := x.store.View(x.t.Context(), func(sn *ask.View) (err error) { _, _, row, err = sn.Account(did); return err })
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	must(x.t, x.store.View(x.t.Context(), func(sn *ask.View) (err error) { _, _, row, err = sn.Account(did); return err }))
 	path := func(o oracle.Op) string {
 		if o.Kind == aPost {
 			return "app.bsky.feed.post/" + o.Rkey
@@ -339,9 +336,7 @@ const aPost = "post"
 func usualPosts(t *testing.T) []kinds.Info {
 	t.Helper()
 	all, err := kinds.Parse(kinds.Posts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -400,16 +395,13 @@ func (n *network) index() *world {
 	}
 	x.event(nil)
 	if n.roster == format.RosterRepos || n.center != "" {
-		err := x.store.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
+		must(n.t, x.store.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
 			if n.center != "" {
 				b.Around = format.Around{Centers: []string{n.center}, Hops: 1, Members: len(n.members), Since: time.Now()}
 				return
 			}
 			b.Roster = format.Roster{AsOf: time.Now(), Source: n.roster, Unlisted: n.unlisted}
-		})
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		}))
 	}
 	for i, did := range n.accounts {
 		how, old, heard := n.how[did], n.old[did], n.passing(did)

@@ -72,9 +72,7 @@ func TestLateForms(t *testing.T) {
 	defer srv.Close()
 	ask := func(request string) string {
 		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = conn.Close() }()
 		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)

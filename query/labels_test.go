@@ -81,9 +81,7 @@ func TestLabeledSets(t *testing.T) {
 
 	w.serve(query.Options{})
 	conn, err := w.dial("except(members("+strings.Join(visible[8:12], ",")+"),"+labeled+")", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := func() (c change) {
 		t.Helper()
 		must(t, conn.ReadJSON(&c))

@@ -64,9 +64,7 @@ func readLexicons(t *testing.T) []xrpc.Lexicon {
 		b, read := fs.ReadFile(xrpc.Lexicons, name)
 		err = errors.Join(err, read, json.Unmarshal(b, &all[i]))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 

@@ -75,9 +75,7 @@ func TestLists(t *testing.T) {
 			p.Set("order", order)
 		}
 		e, err := language.NewVocabulary(kinds.BuiltIn).Parse(set, language.MaxExpr, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hasRecords := e.Root.Source() != nil
 		if (order == "newest" || order == "oldest") && !hasRecords {
 			w.says("list?"+p.Encode(), 400, "order=size(NAME)")

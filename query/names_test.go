@@ -153,9 +153,7 @@ func TestHandlesAreLookedUpForClients(t *testing.T) {
 	}))
 	defer slow.Close()
 	h, err := identities.New(identities.Options{Resolver: slow.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.serve(query.Options{Handles: h})
 	var asking sync.WaitGroup
 	for i := range 3 {

@@ -59,13 +59,9 @@ func newViewers(t *testing.T, feeds string) *viewers {
 func (w *viewers) insert(did string) {
 	w.t.Helper()
 	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	public, err := key.PublicKey()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.keys[did] = key
 	w.dir.Insert(identity.Identity{DID: syntax.DID(did), Handle: "handle.invalid", Keys: map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: public.Multibase()}}})
 }
@@ -88,9 +84,7 @@ func (w *viewers) token(iss, aud, method string, ttl time.Duration, key atcrypto
 	w.t.Helper()
 	lxm := syntax.NSID(method)
 	s, err := auth.SignServiceAuth(syntax.DID(iss), aud, ttl, &lxm, key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return "Bearer " + s
 }
 

@@ -41,9 +41,7 @@ type soak struct {
 func TestSoak(t *testing.T) {
 	// Small limits, so that sets are spilled all the time.
 	store, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: write.NewMerger(write.Limits{Row: 12, Chunk: 10})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &soak{world: newWorldOn(t, oracle.NewHistory(21, 80), store, graph.Options{SetCache: 256 << 10})}
 	s.grow(2000)
 	s.versions = []oracle.Views{s.model.Views()}

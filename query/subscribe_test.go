@@ -123,9 +123,7 @@ func TestSubscribeEvents(t *testing.T) {
 	open := func(last string) (next func() (id string, c change), stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+pathOf("subscribe?set=followers("+star+")"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if last != "" {
 			req.Header.Set("Last-Event-ID", last)
 		}
@@ -185,9 +183,7 @@ func TestSubscribeRefusals(t *testing.T) {
 	if err == nil {
 		_, err = w.dial(set, "")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.says("subscribe?set="+set, 503, "TooManySubscriptions")
 	_ = l.Close()
 	for until := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {

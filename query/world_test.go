@@ -74,9 +74,7 @@ func memory(l write.Limits) kv.Store { return memkv.Open(memkv.Options{Merger: w
 func newWorldOn(t *testing.T, h *oracle.History, store kv.Store, o graph.Options) *world {
 	t.Helper()
 	g, err := graph.Open(t.Context(), store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := &world{t: t, store: g, history: h, model: oracle.New()}
 	w.serve(query.Options{Version: "1.2.3", Relay: "memory"})
 	return w
@@ -131,9 +129,7 @@ func (w *world) index(frames [][]byte) {
 	for err == nil && w.store.Erasing() {
 		err = w.store.EraseSlice(w.t.Context())
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 }
 
 // do sends a request with headers, in pairs of a name and a value.
@@ -142,16 +138,12 @@ func (w *world) do(method, path, body string, headers ...string) (status int, an
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second) // a stream does not end
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, w.base+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || resp.Body.Close() != nil {
 		w.t.Fatal(err)

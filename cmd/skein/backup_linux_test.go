@@ -32,9 +32,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 	args := []string{"--store", store, "--relay", relay, "--repair=false"}
 	d := serveDaemon(t, nil, append(args, "--cursor", "0")...)
 	place, err := backup.OpenTarget(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	took := 500 * time.Millisecond // a backup, about
 	proved := map[time.Time]bool{}
 	backups := func() (all []time.Time) {

@@ -29,16 +29,12 @@ func TestClientsOfDaemon(t *testing.T) {
 	get := func(headers ...string) (status int, retry string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.api+"/xrpc/blue.skein.graph.getStats", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
 		}
 		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = resp.Body.Close() }()
 		return resp.StatusCode, resp.Header.Get("Retry-After")
 	}

@@ -197,9 +197,7 @@ func TestBadVariables(t *testing.T) {
 // A failed start is reported in one line.
 func TestFailedStartIsOneLine(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = taken.Close() }()
 	store := filepath.Join(t.TempDir(), "store")
 	for what, args := range map[string][]string{

@@ -126,9 +126,7 @@ func TestFaultDescriptors(t *testing.T) {
 	const plenty = 4096
 	endure(t, "out of file descriptors", 2, nil, noRepair, func(s *sufferer) {
 		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		limit(s, len(open))
 		s.cut() // it must connect again, which takes a descriptor
 		s.join()
@@ -156,9 +154,7 @@ func TestFaultHangingServers(t *testing.T) {
 	var accepted sync.Map
 	hang := func(name string) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		go func() {
 			for {

@@ -46,9 +46,7 @@ func newFiller(t *testing.T) *filler {
 func (f *filler) fill(t *testing.T) {
 	t.Helper()
 	file, err := os.Create(f.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = file.Close() }()
 	if err := syscall.Fallocate(int(file.Fd()), 0, 0, fills); err != nil {
 		t.Skipf("the file system of %s cannot set space aside: %v", f.path, err)
@@ -68,9 +66,7 @@ func (f *filler) minFree() string { return fmt.Sprint(f.free - 5<<29) }
 func (d *daemon) state() string {
 	d.t.Helper()
 	st, err := d.stats()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return st.State
 }
 

@@ -187,9 +187,7 @@ func launch(t *testing.T, env []string, args ...string) *daemon {
 	d.cmd = program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Env = append(d.cmd.Env, env...)
 	stderr, err := d.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	must(t, d.cmd.Start())
 	t.Cleanup(func() { _ = d.cmd.Process.Kill(); <-d.read })
 	go func() {
@@ -257,9 +255,7 @@ func (d *daemon) logs(message string) {
 func (d *daemon) isTrue() {
 	d.t.Helper()
 	tr, err := oracle.ReadTruth(plainTruth)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	for _, limit := range []int{7, 1000} {
 		diffs, n, err := tr.Compare(d.t.Context(), d.api, limit)
 		if err != nil || len(diffs) > 0 || n < 200 {
@@ -326,9 +322,7 @@ func (d *daemon) indexes(seq int) {
 func recording(t *testing.T, rate int) *relay.Recorded {
 	t.Helper()
 	all, err := synth.ReadFrames(plainPDS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := relay.NewRecorded(nil)
 	ctx, begun := t.Context(), time.Now()
 	go func() {
@@ -366,9 +360,7 @@ func simulate(t *testing.T, address string, o relay.Options) (url string, stop f
 func listen(t *testing.T, address string, h http.Handler) (at string, stop func()) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(address, "127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var mu sync.Mutex // guards websockets
 	var websockets []net.Conn
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ConnState: func(c net.Conn, s http.ConnState) {
@@ -424,9 +416,7 @@ func askAt(t *testing.T, url string) (code int, body string) {
 	t.Helper()
 	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		t.Fatal(err)

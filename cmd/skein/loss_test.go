@@ -46,9 +46,7 @@ func TestAcceptLoss(t *testing.T) {
 	_ = cmd.Wait() // fails, because of the kill
 	log := filepath.Join(store, name)
 	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b[10_000] ^= 4
 	must(t, os.WriteFile(log, b, 0o600))
 	for _, args := range [][]string{{"check", "--store", store}, {"stats", "--store", store}, replay, append(replay, "--accept-loss", "000000.log")} {

@@ -79,9 +79,7 @@ func TestStuckCommandIsEnded(t *testing.T) {
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	must(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)

@@ -41,9 +41,7 @@ func TestAbuseStranger(t *testing.T) {
 	d := serveDaemon(t, nil, append(flags, "--cursor", "0")...)
 	d.indexes(events)
 	at, err := strconv.ParseFloat(d.metric("skein_consumer_last_event_timestamp_seconds"), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.stop()
 	endPast()
 	simulate(t, strings.TrimPrefix(address, "ws://"), relay.Options{Network: network, Rate: float64(rate), From: int64(events), FromTime: time.UnixMilli(int64(math.Round(at * 1000)))})

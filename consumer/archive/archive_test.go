@@ -36,14 +36,10 @@ import (
 func expected(t testing.TB) map[string]string {
 	t.Helper()
 	f, err := os.Open("testdata/expected.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	have := map[string]string{}
 	for d := json.NewDecoder(z); ; {
 		var l struct{ DID, Kind, Operation, Collection, Rkey, Subject string }
@@ -112,9 +108,7 @@ type server struct {
 func newServer(t testing.TB) *server {
 	t.Helper()
 	b, err := os.ReadFile("testdata/seg_0000000000.jss")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &server{t: t, segment: b}
 	if s.header, s.frames, err = frames(b); err != nil {
 		t.Fatal(err)
@@ -207,9 +201,7 @@ func open(t testing.TB) (kv.Store, *graph.Store) {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(context.Background(), store, graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store, g
 }
 
@@ -221,9 +213,7 @@ func (s *server) read(ctx context.Context, g *graph.Store, o Options) error {
 		o.Until = func() time.Time { return time.Time{} }
 	}
 	r, err := New(o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	r.client.base = srv.URL // the port changes with every start, but it is the same archive
 	r.client.delay = time.Millisecond
 	return r.Run(ctx)
@@ -294,9 +284,7 @@ func TestWriteOutlivesItsPage(t *testing.T) {
 	s.blocks, s.perPage = true, 1
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(t.Context(), slow{store}, graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	must(t, s.read(t.Context(), g, Options{Ops: 100}))
 	if got, want := indexed(t, store), expected(t); !maps.Equal(got, want) {
 		t.Fatalf("%d records, want %d", len(got), len(want))
@@ -312,9 +300,7 @@ func TestInterrupted(t *testing.T) {
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 		o := graph.Options{Embedded: true}
 		g, err := graph.Open(t.Context(), store, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		must(t, g.Close(t.Context()))
 		f := &failing{Store: store, left: n}
 		ended := false
@@ -436,9 +422,7 @@ func FuzzBlock(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	s := newServer(f)
 	last, err := newDecoder().DecodeAll(s.frames[len(s.frames)-1], nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(last)
 	f.Fuzz(func(t *testing.T, buf []byte) {
 		b := block{buf: buf}

@@ -128,9 +128,7 @@ func TestAuditedAccounts(t *testing.T) {
 	chosen := map[string]int{}
 	for range 2000 {
 		did, err := x.m.auditor.someAccount(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		chosen[did]++
 	}
 	if len(chosen) != len(all) || chosen["did:web:partial.example.com"] > 0 {

@@ -317,9 +317,7 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 	if err == nil {
 		err = g.SetLive(w.t.Context(), "stream", time.Now(), nil)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	x := &index{store: store, g: g, m: New(g, q)}
 	must(w.t, x.m.Enclose(w.t.Context()))
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -542,9 +540,7 @@ func TestWriters(t *testing.T) {
 		g, err := graph.Open(t.Context(), store, graph.Options{
 			Intern: intern.Options{Settings: dict.SharedSettings}, Joins: true, Beat: 20 * time.Millisecond, Queued: q.Add,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		managers = append(managers, New(g, q))
 		return managers[len(managers)-1]
 	}
@@ -679,9 +675,7 @@ func TestRepair(t *testing.T) {
 	x.end()
 	// Without a Manager, nothing is queued.
 	g, err := graph.Open(t.Context(), x.store, graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.commit(rng, other, nil)
 	var b batch.Batch
 	w.commit(rng, other, &b)

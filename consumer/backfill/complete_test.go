@@ -402,13 +402,9 @@ func TestUnsignedRepo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.add(1, 12)
 	private, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public, err := private.PublicKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x := w.index(newStore(), func(o *Options) {
 		o.Relay, o.Tries, o.Retry = "", 2, time.Millisecond
 		o.Verifier = proof.NewVerifier(strangers{public})

@@ -26,9 +26,7 @@ func idle(t *testing.T, o Options) *Manager {
 	o.AllowPrivateHosts = true
 	q := NewQueue(o)
 	g, err := graph.Open(t.Context(), newStore(), graph.Options{Embedded: true, Queued: q.Add})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := g.Close(context.Background()); err != nil {
 			t.Error(err)

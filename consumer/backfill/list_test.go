@@ -175,17 +175,14 @@ func TestListContinues(t *testing.T) {
 		}
 		return own
 	}
-	err := x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+	must(t, x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) {
 		b.Named, b.ListingFrom = true, time.Now()
 		b.Hosts = map[string]format.HostBackfill{
 			w.hosts[0].srv.URL: {Done: true, Listed: 20},
 			w.hosts[1].srv.URL: {Cursor: of(w.hosts[1])[6], Listed: 7},
 			w.hosts[2].srv.URL: {Done: true, Listed: 3, Failed: "HTTP 500"},
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	x.end()
 	x = w.index(store, nil)
 	st := x.settle(t)

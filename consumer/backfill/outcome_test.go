@@ -46,9 +46,7 @@ func TestRetries(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 8, Retry: 2 * time.Second}})
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 			_, err := m.o.Store.ChangeResync(t.Context(), did, func(r *format.Resync) bool { r.Tries = c.tries; return true })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			if j == nil || j.did != did {
 				t.Fatalf("the next job is %+v", j)

@@ -192,9 +192,7 @@ func TestBadInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var d wire.Decoder
 			lines, _, err := decode(&d, c.frame)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, drop := range d.Drops {
 				if !slices.Contains(wire.Reasons, drop.Reason) {
 					t.Errorf("reason %q is not in wire.Reasons", drop.Reason)

@@ -14,13 +14,9 @@ import (
 // collections, and each path gets the subject of its collection.
 func TestOneBlockOfManyPaths(t *testing.T) {
 	more, err := kinds.Parse("a.b.c self at-uri all\na.b.c subject did cs csBy\na.b.c list at-uri ls lsBy\na.b.d subject at-uri ds dsBy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := kinds.Configure(kinds.BuiltIn, more)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := synth.NewBlock(synth.ListItem(bob, post, "2026-01-01T00:00:00Z"))
 	var ops []any
 	var want []string

@@ -75,13 +75,9 @@ func pathsOf(path string, v item, each func(path, s string)) {
 func tableWith(t *testing.T, file string) *kinds.Table {
 	t.Helper()
 	more, err := kinds.Parse(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := kinds.Configure(kinds.BuiltIn, more)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return table
 }
 

@@ -38,9 +38,7 @@ func read(t testing.TB, path string) [][]byte {
 	if errors.Is(err, os.ErrNotExist) && path == realNetwork {
 		t.Skipf("%s is missing: frames of the real network are not in the repository", path)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -315,9 +313,7 @@ func TestNoAllocations(t *testing.T) {
 // first fault, while we drop as little as possible.
 func FuzzDecode(f *testing.F) {
 	all, err := synth.ReadFrames(plainPDS)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	for i := 0; i < len(all); i += 50 {
 		f.Add(all[i])
 	}
@@ -373,9 +369,7 @@ func TestDamagedFrames(t *testing.T) {
 	for _, i := range []int{0, 1, 2, 3, 700, 1500, 2098} {
 		frame := all[i]
 		honest, _, err := decode(&d, frame)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		allowed := map[string]bool{}
 		for _, line := range honest {
 			allowed[line] = true

@@ -33,9 +33,7 @@ func TestArchivedFutureRev(t *testing.T) {
 	b.AddPut(1, []byte("c"), []byte("did:web:d.example.com"))
 	m.apply("stream", &b)
 	doubtful, err := s.EndArchive(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := m.records(); len(got) != 1 || got[pathName(1, []byte("c"))] == "" || !slices.Equal(doubtful, []string{m.did}) {
 		t.Errorf("records %v, to be fetched: %v", got, doubtful)
 	}

@@ -49,9 +49,7 @@ func (h *hostile) records(want int) {
 func openPebble(t *testing.T, l write.Limits) kv.Store {
 	t.Helper()
 	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: write.NewMerger(l)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -154,9 +154,7 @@ func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		all, err := s.Labelers(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, l := range all {
 			if l != states[l.Name] {
 				t.Fatalf("the state of %s is %+v, want %+v", l.Name, l, states[l.Name])

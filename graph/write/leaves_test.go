@@ -242,13 +242,9 @@ func (h *heads) spill() {
 // large reports whether a head is too large.
 func (h *heads) large(key, v []byte) bool {
 	c, err := format.CoderOfKey(key)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	records, reach, err := c.Read(nil, v, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	return len(records) > h.merger.limits.Chunk || len(c.Append(nil, reach, records)) > maxChunkBytes
 }
 
@@ -454,9 +450,7 @@ func TestHeadsAndLeaves(t *testing.T) {
 		if seed%6 == 0 {
 			dir = t.TempDir()
 			p, err := openPebble()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			store, compact = p, p.Compact
 		}
 		h := newHeads(t, rng, store, merger)

@@ -75,7 +75,7 @@ func (m *manyTwin) views(table *kinds.Table) (forward, reverse map[string][]stri
 func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, reverse map[string][]string) {
 	t.Helper()
 	forward, reverse = map[string][]string{}, map[string][]string{}
-	err := s.View(context.Background(), func(sn *ask.View) error {
+	must(t, s.View(context.Background(), func(sn *ask.View) error {
 		for _, k := range s.Kinds().Configured() {
 			for _, did := range dids {
 				list, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
@@ -122,10 +122,7 @@ func manyViews(t *testing.T, s *graph.Store, dids, subjects []string) (forward, 
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return forward, reverse
 }
 
@@ -187,9 +184,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 71))
 	store := memkv.Open(faulty(seed))
 	more, err := kinds.Parse(arrayKinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, SliceSize: 7, Embedded: true, Kinds: more, Beat: 20 * time.Millisecond}
 	s := open(t, store, o)
 	table := s.Kinds()

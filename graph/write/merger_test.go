@@ -19,9 +19,7 @@ func TestFoldOfOne(t *testing.T) {
 	fold := func(base bool, values ...[]byte) []byte {
 		t.Helper()
 		out, err := m.Fold(nil, key, values, base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return out
 	}
 	for n := range 64 {

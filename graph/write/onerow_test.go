@@ -24,13 +24,10 @@ func TestOneRowInOneWrite(t *testing.T) {
 	rkey := func(n int) []byte { return rkeyAt(uint64(1_700_000_000_000_000 + n*1_000_000)) }
 	follow := func(first, last, rev int, subject string, homes ...byte) {
 		for part, home := range homes {
-			err := store.Update(t.Context(), func(tx kv.Txn) error {
+			must(t, store.Update(t.Context(), func(tx kv.Txn) error {
 				tx.Set([]byte{dict.KeyHome, byte(dict.DID), byte(part), 0}, []byte{0, 0, 0, home})
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 		s := open(t, store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Lanes: 1, Beat: 20 * time.Millisecond})
 		var b batch.Batch

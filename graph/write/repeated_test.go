@@ -286,9 +286,7 @@ func TestRepeatedEdges(t *testing.T) {
 		if seed%8 == 0 { // its readers search the records of several actors side by side
 			var err error
 			store, err = pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: write.NewMerger(limits), Memory: 16 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		s := open(t, store, graph.Options{})
 		c := &commits{t: t, s: s}

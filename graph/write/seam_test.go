@@ -152,7 +152,7 @@ func (m *seam) fetched(n int) batch.Outcome {
 func (m *seam) records() map[string]string {
 	m.t.Helper()
 	have := map[string]string{}
-	err := m.store.View(m.t.Context(), func(r kv.Reader) error {
+	must(m.t, m.store.View(m.t.Context(), func(r kv.Reader) error {
 		id, err := ask.AccountID(r, m.did)
 		if err != nil || id == dict.None {
 			return err
@@ -172,10 +172,7 @@ func (m *seam) records() map[string]string {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	}))
 	return have
 }
 

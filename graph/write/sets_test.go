@@ -337,9 +337,7 @@ func TestSets(t *testing.T) {
 		compact := func(context.Context) error { return nil }
 		if seed%4 > 1 {
 			p, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Merger: w.merger, Memory: 16 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			w.store, compact = p, p.Compact
 		}
 		for _, k := range []kinds.Kind{1, kinds.Like, kinds.Repost, kinds.LabeledAccount} {

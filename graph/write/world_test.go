@@ -41,9 +41,7 @@ func memory(l write.Limits) *memkv.Store {
 func open(t *testing.T, store kv.Store, o graph.Options) *graph.Store {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

@@ -117,9 +117,7 @@ func peers(t *testing.T) *Kit {
 		t.Skip("needs programs of others: install them with .ci/peers DIR, and use -peers DIR")
 	}
 	kit, err := Find(*peersDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kit
 }
 
@@ -141,9 +139,7 @@ func newNetwork(t *testing.T, kit *Kit, seed uint64) *network {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	var err error
 	n.log, err = os.Create(filepath.Join(n.dir, "peers.log"))
@@ -187,9 +183,7 @@ func (n *network) makeAccounts(prefix string, count int) {
 	n.t.Helper()
 	for i := range count {
 		a, err := n.client.CreateAccount(n.t.Context(), fmt.Sprintf("user-%s%d", prefix, i))
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, err)
 		n.accounts = append(n.accounts, &account{Account: a})
 	}
 }
@@ -398,9 +392,7 @@ func (n *network) startIndex(args ...string) *index {
 	if err == nil {
 		err = x.cmd.Start()
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	ready := make(chan struct{})
 	var tail bytes.Buffer
 	go func() {
@@ -514,9 +506,7 @@ func (n *network) replacePDS() {
 func (n *network) get(url string) string {
 	n.t.Helper()
 	resp, err := http.Get(url)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(resp.Body); err != nil || resp.Body.Close() != nil {
 		n.t.Fatal(err)
@@ -550,9 +540,7 @@ func (n *network) truth() map[string]truthRepo {
 		repo := truthRepo{}
 		for _, k := range kinds.All {
 			records, err := n.client.ListRecords(n.t.Context(), a.DID, k.Collection)
-			if err != nil {
-				n.t.Fatal(err)
-			}
+			must(n.t, err)
 			for _, r := range records {
 				if repo[k.Name] == nil {
 					repo[k.Name] = map[string]string{}
@@ -720,9 +708,7 @@ func (n *network) compareSets(want map[string]truthRepo) (differences []string) 
 	n.comparedSets += len(sets)
 	for set, members := range sets {
 		got, _, err := oracle.Members(n.t.Context(), n.index.api, set, 1000)
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, err)
 		for _, m := range got {
 			_, broken := n.broken[m]
 			if !members[m] && !broken {

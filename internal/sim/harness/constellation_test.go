@@ -146,9 +146,7 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 	pipe := filepath.Join(dir, "events")
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil || l.Close() != nil {
 		t.Fatal(err)
@@ -159,9 +157,7 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 	must(t, cmd.Start())
 	t.Cleanup(func() { stop(); _ = cmd.Wait() })
 	f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	out := bufio.NewWriterSize(f, 1<<20)
 	const sentinel = "did:plc:sentinelaaaaaaaaaaaaaaaa"
@@ -189,14 +185,10 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.Duration) {
 	t.Helper()
 	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: write.NewMerger(write.Limits{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = kv.Close() })
 	g, err := graph.Open(t.Context(), kv, graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	frames := make([][]byte, len(w.events))
 	for i, e := range w.events {
 		frames[i] = oracle.Frame(e)
@@ -206,9 +198,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 	if err == nil {
 		err = c.Run(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	took = time.Since(began)
 	s := query.New(g, query.Options{})
 	srv := httptest.NewServer(s)
@@ -373,16 +363,13 @@ func TestConstellation(t *testing.T) {
 
 func sizeOf(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	must(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			if info, err := d.Info(); err == nil {
 				n += info.Size()
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return n
 }

@@ -134,9 +134,7 @@ func TestConstellationArrays(t *testing.T) {
 		frame, _ := m.Append(nil)
 		frames = append(frames, frame)
 		line, err := json.Marshal(map[string]any{"did": author, "time_us": 1_700_000_000_000_000 + seq, "kind": "commit", "commit": commit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines = append(lines, string(line))
 	}
 	dir := t.TempDir()
@@ -195,25 +193,17 @@ func without(x, y []string) []string {
 func startSkeinOnFrames(t *testing.T, frames [][]byte, dir string) (base string) {
 	t.Helper()
 	more, err := kinds.Parse(arraySources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: write.NewMerger(write.Limits{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = kv.Close() })
 	g, err := graph.Open(t.Context(), kv, graph.Options{Embedded: true, Kinds: more})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: slices.Values(frames)})
 	if err == nil {
 		err = c.Run(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := query.New(g, query.Options{})
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)

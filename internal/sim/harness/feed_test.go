@@ -32,9 +32,7 @@ func TestFeed(t *testing.T) {
 	n.indexed("likes("+viewer.DID+")", 12)
 	var out feedAnswers
 	b, err := kit.Feed(t.Context(), n.log, n.pdsPort, viewer.DID, n.index.api, "at://did:web:feeds.example.com/app.bsky.feed.generator/mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	must(t, json.Unmarshal(b, &out))
 	slices.Reverse(want) // newest first
 	if out.DID != viewer.DID || out.Service.DID != "did:web:feeds.example.com" || out.Good.Status != 200 || !slices.Equal(out.Good.Posts, want) {
@@ -69,9 +67,7 @@ func (n *network) likes(a *account, count int) (posts []string) {
 		err := n.client.ApplyWrites(n.t.Context(), a.Account, Write{Collection: "app.bsky.feed.like", Rkey: fmt.Sprintf("3kbbbbbbbbb%c2", 'a'+i), Value: map[string]any{
 			"$type": "app.bsky.feed.like", "createdAt": "2026-01-01T00:00:00Z", "subject": map[string]string{"uri": post, "cid": "bafyreibjifzpqj6o6wcq3hejh7y4z4z2vmiklkvykc57tw3pcbx3kxifpm"},
 		}})
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must(n.t, err)
 	}
 	return posts
 }

@@ -32,9 +32,7 @@ func TestChaosGuarded(t *testing.T) {
 	kit := peers(t)
 	n, _ := seededNetwork(t, kit)
 	ports, err := FreePorts(2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	token, tokens := makeToken(n)
 	n.flags = []string{
 		"--listen", fmt.Sprintf("127.0.0.1:%d", ports[0]),
@@ -86,9 +84,7 @@ func makeToken(n *network) (token, file string) {
 	if err == nil {
 		err = os.WriteFile(file, line.Bytes(), 0o600)
 	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	return strings.TrimSpace(secret.String()), file
 }
 
@@ -163,16 +159,12 @@ func (a *answers) ask(ctx context.Context, client *http.Client, address, header,
 func (n *network) ask(token string) string {
 	n.t.Helper()
 	req, err := http.NewRequestWithContext(n.t.Context(), http.MethodGet, n.index.api+"/xrpc/blue.skein.graph.getStats", nil)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
 		n.t.Fatalf("getStats: %s, %v: %s", resp.Status, err, &b)

@@ -26,9 +26,7 @@ func TestLabelerOfOthers(t *testing.T) {
 	kit := peers(t)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "peers.log"))

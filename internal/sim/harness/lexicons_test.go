@@ -30,9 +30,7 @@ func TestLexicons(t *testing.T) {
 	var want []string
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		id := strings.TrimSuffix(filepath.Base(f), ".json")
 		if err := n.client.PutRecord(t.Context(), author, collection, id, b); err != nil {
 			t.Errorf("%s: %v", id, err)
@@ -40,9 +38,7 @@ func TestLexicons(t *testing.T) {
 		want = append(want, id)
 	}
 	records, err := n.client.ListRecords(t.Context(), author.DID, collection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stored []string
 	for _, r := range records {
 		stored = append(stored, r.Rkey)

@@ -25,9 +25,7 @@ func TestViewer(t *testing.T) {
 	alice, bob := n.accounts[0], n.accounts[2]
 	want := map[*account][]string{alice: n.likes(alice, 5), bob: n.likes(bob, 2)}
 	ports, err := FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Resolvers of did:web reach localhost through plain HTTP.
 	host, service := fmt.Sprintf("localhost:%d", ports[0]), fmt.Sprintf("did:web:localhost%%3A%d", ports[0])
 	n.flags = []string{"--listen", fmt.Sprintf("127.0.0.1:%d", ports[0]), "--service-host", host, "--plc", fmt.Sprintf("http://127.0.0.1:%d", n.plcPort), "--allow-private-hosts"}
@@ -60,9 +58,7 @@ func TestViewer(t *testing.T) {
 	}
 	// A token that names the entry, as a PDS of 2026 signs it, is valid once.
 	token, err := n.client.ServiceAuth(t.Context(), alice.Account, service+"#skein_graph", method)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	direct := NewClient(ports[0])
 	for i, expect := range []answer{{Total: 5}, {Error: "JwtReplayed"}} {
 		if status, a := read(direct.Get(t.Context(), "/xrpc/"+method+"?"+likes.Encode(), map[string]string{"Authorization": "Bearer " + token})); a.Total != expect.Total || a.Error != expect.Error {
