@@ -54,7 +54,6 @@ type call struct {
 
 // evaluate calls fn with the evaluation of an expression in a state of the graph, and says in c what the answer may miss.
 func (q *call) evaluate(ctx context.Context, e *language.Expr, needs []evidence.Need, c *caveats, fn func(v *algebra.Evaluation) error) error {
-	q.Boolean("proof")
 	return q.View(ctx, func(sn *ask.View) error {
 		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 		if err != nil {

@@ -58,7 +58,6 @@ func counts(ctx context.Context, q *call) (any, error) {
 	for i, subject := range subjects {
 		out.Subjects[i] = countedSubject{subject.S, make([]uint64, len(edges))}
 	}
-	q.Boolean("proof")
 	err = q.View(ctx, func(sn *ask.View) error {
 		ids, err := algebra.Lookup(sn, subjects)
 		if err != nil {

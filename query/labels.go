@@ -40,7 +40,6 @@ func labels(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.Boolean("proof")
 	out := struct {
 		Labels []label `json:"labels"`
 		caveats

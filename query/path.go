@@ -25,7 +25,6 @@ func path(ctx context.Context, q *call) (any, error) {
 	}
 	ends = append(ends, to...)
 	most := q.Integer("max", 1, maxPath, maxPath)
-	q.Boolean("proof")
 	out := struct {
 		Path []string `json:"path"`
 		caveats

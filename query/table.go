@@ -98,7 +98,7 @@ type formatted struct {
 	format
 }
 
-// form checks the parameters format and names of a call.
+// form checks the parameters format, names and proof of a call.
 func (s *Server) form(q *xrpc.Query) error {
 	if f := q.Values.Get("format"); q.Values.Has("format") && f != "json" && formats[f].write == nil {
 		return xrpc.Invalid("parameter format is %q; it must be json, csv, jsonl or parquet", language.Brief(f))
@@ -106,6 +106,7 @@ func (s *Server) form(q *xrpc.Query) error {
 	if q.Boolean("names") && s.o.Handles == nil {
 		return xrpc.Invalid("names=true does not work here: %v", identities.ErrOff)
 	}
+	q.Boolean("proof")
 	return q.Err()
 }
 
