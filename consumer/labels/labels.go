@@ -15,6 +15,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -126,10 +127,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return nil
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	state := map[string]graph.Labeler{}
 	for _, l := range known {
 		state[l.Name] = l
@@ -142,23 +139,16 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	g, running := errgroup.WithContext(ctx)
 	for _, name := range c.o.Labelers {
 		l := c.newLabeler(name, state[name])
-		wg.Go(func() {
-			if err := l.run(ctx); err != nil {
-				stop(err)
-			}
-		})
+		g.Go(func() error { return l.run(running) })
 	}
 	if len(known)+len(c.o.Labelers) > 0 {
-		wg.Go(func() {
-			if err := c.expire(ctx); err != nil {
-				stop(err)
-			}
-		})
+		g.Go(func() error { return c.expire(running) })
 	}
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+	<-running.Done()
+	if err := g.Wait(); ctx.Err() == nil {
 		return err
 	}
 	return nil
