@@ -66,17 +66,10 @@ func Create(ctx context.Context, t Target, o CreateOptions) (r Report, err error
 	}
 	defer l.release(ctx)
 	c := &creator{o: o, t: t}
-	if err := c.look(ctx); err != nil {
-		return r, err
-	}
-	if err := c.send(ctx); err != nil {
-		return r, err
-	}
-	if err := l.held(ctx); err != nil { // another writer may have removed parts
-		return r, err
-	}
-	if err := c.finish(ctx); err != nil {
-		return r, err
+	for _, step := range []func(context.Context) error{c.look, c.send, l.held, c.finish} { // held: another writer may have removed parts
+		if err := step(ctx); err != nil {
+			return r, err
+		}
 	}
 	if err := l.held(ctx); err != nil { // this process stood still, and another may have removed parts
 		return r, errors.Join(err, t.Delete(ctx, manifestOf(c.m.Time)))
