@@ -27,20 +27,14 @@ type Past struct {
 
 // runBackfill starts the tasks that fetch history, and repos with missed events.
 func (s *server) runBackfill(t *tasks) {
-	began := make(chan struct{})
+	began := func() {
+		t.run("backfill start", func(ctx context.Context) error { s.beginPast(ctx, s.o.Past); return nil })
+	}
 	t.run("backfill", func(ctx context.Context) error {
 		// Its start only reads. A cluster that does not answer delays it.
-		run := func() error { return s.Backfill.Run(ctx, func() { close(began) }) }
+		run := func() error { return s.Backfill.Run(ctx, began) }
 		if err := await(ctx, s.log.With("component", "backfill"), true, run); err != nil && ctx.Err() == nil {
 			return err
-		}
-		return nil
-	})
-	t.run("backfill start", func(ctx context.Context) error {
-		select {
-		case <-began:
-			s.beginPast(ctx, s.o.Past)
-		case <-ctx.Done():
 		}
 		return nil
 	})
