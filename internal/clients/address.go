@@ -102,9 +102,6 @@ func nameOf(addr netip.Addr) string {
 	if addr.Is6() {
 		bits = 64
 	}
-	prefix, err := addr.Prefix(bits)
-	if err != nil {
-		return addr.String()
-	}
+	prefix, _ := addr.Prefix(bits) // fails for more bits than the address has
 	return prefix.String()
 }
