@@ -56,27 +56,19 @@ const maxRetryAfter = time.Hour
 // seconds or as a date (https://www.rfc-editor.org/rfc/rfc9110#name-retry-after), or by the
 // ratelimit headers of the reference PDS. It returns 0 without such headers.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
-	wait, _ := retryAfter(h, now)
+	after := strings.TrimSpace(h.Get("Retry-After"))
+	wait, found := seconds(after)
+	if t, err := http.ParseTime(after); err == nil {
+		wait, found = t.Sub(now), true
+	}
+	if !found && h.Get("Ratelimit-Remaining") == "0" {
+		reset := h.Get("Ratelimit-Reset")
+		wait, _ = seconds(reset)
+		if n, err := strconv.ParseInt(reset, 10, 64); err == nil && n > 1_000_000_000 { // a Unix time; the draft says seconds
+			wait = time.Unix(n, 0).Sub(now)
+		}
+	}
 	return min(max(wait, 0), maxRetryAfter)
-}
-
-func retryAfter(h http.Header, now time.Time) (wait time.Duration, found bool) {
-	if s := strings.TrimSpace(h.Get("Retry-After")); s != "" {
-		if wait, found = seconds(s); found {
-			return wait, true
-		}
-		if t, err := http.ParseTime(s); err == nil {
-			return t.Sub(now), true
-		}
-	}
-	if h.Get("Ratelimit-Remaining") != "0" {
-		return 0, false
-	}
-	reset := h.Get("Ratelimit-Reset")
-	if n, err := strconv.ParseInt(reset, 10, 64); err == nil && n > 1_000_000_000 { // a Unix time; the draft says seconds
-		return time.Unix(n, 0).Sub(now), true
-	}
-	return seconds(reset)
 }
 
 // seconds parses a number of seconds, which may be absurdly large.
