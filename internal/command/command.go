@@ -104,7 +104,9 @@ func (e *Environment) OutputError() error {
 	if e.output == nil {
 		return nil
 	}
-	return e.output.failed()
+	e.output.mu.Lock()
+	defer e.output.mu.Unlock()
+	return e.output.err
 }
 
 // wrap sends the commands' output through say.Writer, so that a stranger's text cannot
@@ -127,12 +129,6 @@ type output struct {
 
 	mu  sync.Mutex // guards the fields below
 	err error
-}
-
-func (o *output) failed() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err
 }
 
 // Write implements io.Writer.
