@@ -66,10 +66,7 @@ type job struct {
 // backoff returns the wait after a number of failures, with jitter: base, doubled for each, up
 // to most.
 func backoff(failures int, base, most time.Duration) time.Duration {
-	wait := most
-	if failures < 20 {
-		wait = min(most, base<<max(failures-1, 0))
-	}
+	wait := min(most, base<<min(max(failures-1, 0), 18))
 	return wait/2 + rand.N(wait/2+1) // jitter
 }
 
