@@ -24,8 +24,7 @@ type dictionary struct {
 	pass
 
 	settings dict.Settings
-	forms    []kinds.Form // of the strings in the URIs' namespace
-	strings  [len(dict.Namespaces) + 1]int64
+	forms    []kinds.Form             // of the strings in the URIs' namespace
 	used     map[dict.BlockKey]uint32 // ids that stand for a string
 
 	// known are the ids that have a string, one bit each: ids are handed out in blocks.
@@ -106,7 +105,6 @@ func (v *dictionary) id(k, value []byte) error {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
-	v.strings[ns]++
 	v.add(&v.forward[ns], form, id)
 	v.leased(ns, id, form)
 	return v.form(ns, form)

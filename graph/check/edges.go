@@ -83,7 +83,7 @@ func (v *checker) edges() error {
 	}
 	v.counts.Records = counted
 	for _, ns := range dict.Namespaces {
-		v.counts.Strings[ns.String()] = v.dictionary.strings[ns]
+		v.counts.Strings[ns.String()] = int64(v.dictionary.forward[ns].n)
 	}
 	if err := v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
 		return err
