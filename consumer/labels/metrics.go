@@ -35,17 +35,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) connected(labeler string, yes bool) {
-	m.Connected.WithLabelValues(labeler).Set(number(yes))
+	m.Connected.WithLabelValues(labeler).Set(map[bool]float64{true: 1}[yes])
 }
 
 func (m *Metrics) state(l *graph.Labeler) {
-	m.Current.WithLabelValues(l.Name).Set(number(l.Current))
+	m.Current.WithLabelValues(l.Name).Set(map[bool]float64{true: 1}[l.Current])
 	m.Seq.WithLabelValues(l.Name).Set(float64(l.Seq))
-}
-
-func number(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }

@@ -60,7 +60,7 @@ func (s *server) ready(ctx context.Context) error {
 // admin returns the handler of the endpoints for operators.
 func (s *server) admin() http.Handler {
 	mux := http.NewServeMux()
-	s.Registry.MustRegister(gauge("skein_ready", "1 if queries are answered, as /readyz says.", func() float64 { return oneIf(s.ready(context.Background()) == nil) }))
+	s.Registry.MustRegister(gauge("skein_ready", "1 if queries are answered, as /readyz says.", func() float64 { return map[bool]float64{true: 1}[s.ready(context.Background()) == nil] }))
 	mux.Handle("/metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))

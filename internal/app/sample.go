@@ -146,14 +146,6 @@ func gauge(name, help string, read func() float64) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
 }
 
-// oneIf returns 1 for true and 0 for false.
-func oneIf(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // buildInfo registers the metric of the program's version.
 func (s *server) buildInfo(version, commit string) {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
