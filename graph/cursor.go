@@ -172,10 +172,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 				}
 			}
 		}
-		if gap == nil {
-			return nil
-		}
-		return s.lanes[0].notes.write(tx, source, rows[0][s.lanes[0].first].Number, nil, []format.Gap{*gap})
+		return s.lanes[0].notes.write(tx, source, rows[0][s.lanes[0].first].Number, nil, gaps)
 	})
 	if err != nil {
 		return fmt.Errorf("graph: storing the cursor of %s: %w", source, err)
