@@ -92,28 +92,26 @@ const notesAtOnce = 500
 // oldNotes returns the keys of the notes under a prefix that are older than the newest keptNotes. A note that cannot be read is
 // old.
 func oldNotes(ctx context.Context, store kv.Store, prefix []byte) (old [][]byte, err error) {
-	var times []time.Time
+	type note struct {
+		key  []byte
+		Time time.Time `json:"time"`
+	}
+	var all []note
 	err = store.View(ctx, func(r kv.Reader) error {
-		old, times = nil, nil
+		all = nil
 		return kv.ScanPrefix(r, prefix, func(k, v []byte) error {
-			var note struct {
-				Time time.Time `json:"time"`
-			}
-			_ = json.Unmarshal(v, &note)
-			old, times = append(old, bytes.Clone(k)), append(times, note.Time)
+			n := note{key: bytes.Clone(k)}
+			_ = json.Unmarshal(v, &n)
+			all = append(all, n)
 			return nil
 		})
 	})
-	if err != nil || len(old) <= keptNotes {
+	if err != nil || len(all) <= keptNotes {
 		return nil, err
 	}
-	byTime := make([]int, len(old))
-	for i := range byTime {
-		byTime[i] = i
+	slices.SortStableFunc(all, func(x, y note) int { return x.Time.Compare(y.Time) })
+	for _, n := range all[:len(all)-keptNotes] {
+		old = append(old, n.key)
 	}
-	slices.SortStableFunc(byTime, func(x, y int) int { return times[x].Compare(times[y]) })
-	for _, i := range byTime[len(old)-keptNotes:] {
-		old[i] = nil
-	}
-	return slices.DeleteFunc(old, func(key []byte) bool { return key == nil }), nil
+	return old, nil
 }
