@@ -232,7 +232,8 @@ func TableOf(configured []Info, stored int) (*Table, error) {
 	sources := map[string]*Info{}
 	sets := map[string]*Info{
 		"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil,
-		"mutuals": nil, "blockedBy": nil, "blocking": nil, "atleast": nil, "sample": nil, Labeled: nil,
+		"mutuals": nil, "blockedBy": nil, "blocking": nil, "within": nil, "atleast": nil, "sample": nil, Labeled: nil,
+		"authors": nil, "by": nil, "blend": nil, "mix": nil, // mix is a word of feeds
 	}
 	for i := range t.All {
 		k := &t.All[i]

@@ -3,8 +3,11 @@ package language
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"skein.blue/graph/kinds"
 )
 
 // A name for an expression means what is written out here, in any expression.
@@ -68,6 +71,18 @@ func TestWithin(t *testing.T) {
 		_, err := builtIn.Parse(text, MaxExpr, noon)
 		if e, ok := errors.AsType[*SyntaxError](err); !ok || !strings.Contains(e.What, want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// No configured kind takes a word of the language for one of its sets.
+func TestWordsAreReserved(t *testing.T) {
+	for name, f := range NewVocabulary(kinds.BuiltIn).functions {
+		if slices.Contains([]Op{OpForward, OpReverse}, f.op) || f.op == OpLists && name != "lists" {
+			continue // of a kind
+		}
+		if _, err := kinds.Parse("a.b.c subject did xs " + name); err == nil || !strings.Contains(err.Error(), "a reserved word") {
+			t.Errorf("%s is not reserved: %v", name, err)
 		}
 	}
 }
