@@ -411,29 +411,31 @@ func commits(b *testing.B, path string) (out [][]byte) {
 
 // BenchmarkDecode compares decoding commit frames into edge changes, including
 // hash checks, with indigo's decoders. Each operation decodes all commits of a
-// file.
+// file. Those of accounts whose partitions another writer indexes are foreign.
 //
 //	go test ./consumer/wire -run xxx -bench Decode -benchmem
 func BenchmarkDecode(b *testing.B) {
 	for _, path := range []string{plainPDS, realNetwork} {
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			all := commits(b, path)
-			b.Run("skein", func(b *testing.B) {
-				var d wire.Decoder
-				var batch batch.Batch
-				var m wire.Message
-				b.ReportAllocs()
-				for b.Loop() {
-					batch.Reset()
-					for _, f := range all {
-						if err := wire.Parse(f, &m); err != nil {
-							b.Fatal(err)
+			for name, owns := range map[string]func([]byte) bool{"skein": nil, "foreign": func([]byte) bool { return false }} {
+				b.Run(name, func(b *testing.B) {
+					d := wire.Decoder{Owns: owns}
+					var batch batch.Batch
+					var m wire.Message
+					b.ReportAllocs()
+					for b.Loop() {
+						batch.Reset()
+						for _, f := range all {
+							if err := wire.Parse(f, &m); err != nil {
+								b.Fatal(err)
+							}
+							d.Add(&m, &batch)
 						}
-						d.Add(&m, &batch)
 					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/event")
-			})
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(all)), "ns/event")
+				})
+			}
 			b.Run("indigo", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
