@@ -127,9 +127,10 @@ func (c *claim) need(v *algebra.Evaluation, need *evidence.Need) error {
 	}
 	switch n := need.Own; {
 	case need.Labels != nil:
-		l := v.Labeler(need.Labels)
-		c.labelers = append(c.labelers, l.DID)
-		c.lacks(evidence.Labeler(l, time.Now()))
+		if did := v.Expr.LabelerOf(need.Labels); !slices.Contains(c.labelers, did) {
+			c.labelers = append(c.labelers, did)
+			c.lacks(evidence.Labeler(v.Labeler(need.Labels), time.Now()))
+		}
 	case need.Everybody != nil:
 		subject := ""
 		if of := need.Everybody; of.Op.IsSet() {

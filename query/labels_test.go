@@ -123,6 +123,9 @@ func TestIncompleteLabels(t *testing.T) {
 		if a.Incomplete != (c.reason != "") || !strings.Contains(a.Reason, c.reason) || strings.Contains(a.Reason, "10.0.0.1") {
 			t.Errorf("%+v, want %q", a, c.reason)
 		}
+		if n := w.query("union(" + labeled + ",labeled(" + labeler + ",rude))").Missing.Labelers; a.Incomplete != (n == 1) || n > 1 {
+			t.Errorf("two sets of one labeler miss %d labelers", n)
+		}
 		var on struct{ Reason string }
 		w.ask("labels", url.Values{"subject": {labeler}}, &on)
 		var at, of struct{ Reason string }

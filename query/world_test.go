@@ -189,6 +189,7 @@ type answer struct {
 	Of, Accounts              uint64
 	Incomplete                bool
 	Reason                    string
+	Missing                   struct{ Labelers int }
 	State, Description, Actor string
 	Feed                      []struct{ Post string }
 	Error, Message            string

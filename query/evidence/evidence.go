@@ -16,7 +16,7 @@ import (
 
 // Missing is what an answer lacks the evidence for. It is an error, so that functions that look for it can return it.
 type Missing struct {
-	Accounts int64 `json:"accounts"` // whose records may be missing
+	Accounts int64 `json:"accounts"` // whose records may be missing, at least so many
 	Roster   int   `json:"roster"`   // lists of accounts: 1 if none was read to its end, else the hosts that could not be listed
 	Labelers int   `json:"labelers"` // whose labels may be missing
 
@@ -26,7 +26,8 @@ type Missing struct {
 // Error implements error.
 func (m *Missing) Error() string { return m.Reason }
 
-// Add adds what else is missing, which may be nil. The first reason stays.
+// Add adds what else is missing, which may be nil: of the same accounts, as far as anybody knows, and of another labeler. The first
+// reason stays.
 func (m *Missing) Add(more *Missing) *Missing {
 	if m == nil || more == nil {
 		if m == nil {
@@ -34,7 +35,7 @@ func (m *Missing) Add(more *Missing) *Missing {
 		}
 		return m
 	}
-	return &Missing{m.Accounts + more.Accounts, max(m.Roster, more.Roster), m.Labelers + more.Labelers, m.Reason}
+	return &Missing{max(m.Accounts, more.Accounts), max(m.Roster, more.Roster), m.Labelers + more.Labelers, m.Reason}
 }
 
 // An Index is what is known of the index as a whole.
