@@ -46,6 +46,44 @@ type listMatch struct {
 	ListItemTime  string `json:"listItemTime,omitempty"`
 }
 
+// blocksAnswer is an answer of getBlocks.
+type blocksAnswer struct {
+	Actor  string         `json:"actor"`
+	Total  *uint64        `json:"total,omitempty"` // without others
+	Blocks []accountBlock `json:"blocks"`
+	Cursor string         `json:"cursor,omitempty"`
+	caveats
+}
+
+// A blockRow is a block record, or a list through which an account blocks another.
+type blockRow struct {
+	DID           string `json:"did"`
+	Record        string `json:"record,omitempty"`
+	Time          string `json:"time,omitempty"`
+	List          string `json:"list,omitempty"`
+	ListBlock     string `json:"listBlock,omitempty"`
+	ListBlockTime string `json:"listBlockTime,omitempty"`
+	ListItem      string `json:"listItem,omitempty"`
+	ListItemTime  string `json:"listItemTime,omitempty"`
+}
+
+func (a *blocksAnswer) table() *table {
+	var rows []blockRow
+	for _, b := range a.Blocks {
+		if b.Record != "" {
+			rows = append(rows, blockRow{DID: b.DID, Record: b.Record, Time: b.Time})
+		}
+		for _, l := range b.Lists {
+			rows = append(rows, blockRow{b.DID, "", "", l.List, l.ListBlock, l.ListBlockTime, l.ListItem, l.ListItemTime})
+		}
+	}
+	var total any
+	if a.Total != nil {
+		total = *a.Total
+	}
+	return tableOf(rows, a.Cursor, total)
+}
+
 // getBlocks returns the accounts that an account blocks, or that block it, with the records that do.
 func getBlocks(ctx context.Context, q *call) (any, error) {
 	actor, err := q.List("actor", 1, kinds.DID)
@@ -74,13 +112,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := struct {
-		Actor  string         `json:"actor"`
-		Total  *uint64        `json:"total,omitempty"` // without others
-		Blocks []accountBlock `json:"blocks"`
-		Cursor string         `json:"cursor,omitempty"`
-		caveats
-	}{Actor: actor[0].S}
+	out := blocksAnswer{Actor: actor[0].S}
 	reader := func(sn *ask.View, ids []dict.ID) *listBlocks {
 		return newListBlocks(ctx, sn, q.Work, ids, direction == blockedBy)
 	}

@@ -83,11 +83,14 @@ func (w *world) rows(method string, p url.Values, format string) (rows []map[str
 func TestFormats(t *testing.T) {
 	w := newWorld(t, 51, 4000)
 	names := &handles{kept: map[string]string{}, remote: map[string]string{}}
-	var liker, post string
+	var liker, post, blocker string
 	v := w.model.Views()
 	for i, did := range w.history.Accounts() {
 		if names.remote[fmt.Sprintf("a%d.example.com", i)] = did; len(v.Forward["like"][did]) > 3 {
 			liker = did
+		}
+		if len(v.Forward["listblock"][did]) > len(v.Forward["listblock"][blocker]) {
+			blocker = did
 		}
 	}
 	post = v.Forward["like"][liker][0]
@@ -108,6 +111,7 @@ func TestFormats(t *testing.T) {
 		{"histogram", "buckets", url.Values{"set": {likes}}},
 		{"overlap", "", url.Values{"set": {likes, "likes(" + w.history.Accounts()[1] + ")"}, "with": {likes}}},
 		{"query", "", url.Values{"set": {likes}, "count": {"true"}}},
+		{"getBlocks", "", url.Values{"actor": {blocker}, "direction": {"blocking"}, "limit": {"2"}}},
 	} {
 		c.p.Set("names", "true")
 		want, h := w.rows(c.method, c.p, "csv")
@@ -153,6 +157,25 @@ func TestFormats(t *testing.T) {
 		if c.items != "" && len(items) == 0 || len(want) == 0 {
 			t.Errorf("%s %v is empty", c.method, c.p)
 		}
+	}
+	p := url.Values{"actor": {blocker}, "direction": {"blocking"}, "limit": {"100"}}
+	rows, _ := w.rows("getBlocks", p, "csv")
+	for _, b := range w.answer("getBlocks", p).Blocks {
+		if b.Record != "" {
+			if rows[0]["did"] != b.DID || rows[0]["record"] != b.Record || rows[0]["list"] != "" {
+				t.Fatalf("%v, JSON has %+v", rows[0], b)
+			}
+			rows = rows[1:]
+		}
+		for _, l := range b.Lists {
+			if rows[0]["did"] != b.DID || rows[0]["list"] != l.List || rows[0]["listItem"] != l.ListItem || rows[0]["record"] != "" {
+				t.Fatalf("%v, JSON has %+v", rows[0], l)
+			}
+			rows = rows[1:]
+		}
+	}
+	if len(rows) > 0 {
+		t.Errorf("%d rows too many", len(rows))
 	}
 	if rows, _ := w.rows("overlap", url.Values{"set": {likes, likes}}, "csv"); len(rows) != 3 || rows[0]["members"] == "" || rows[0]["members"] != rows[1]["members"] {
 		t.Errorf("overlap of a set with itself: %v", rows)

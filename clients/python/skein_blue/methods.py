@@ -386,6 +386,8 @@ class GetBlocksOutput(_GetBlocksOutput, total=False):
 
     #: Absent on the last page.
     cursor: str
+    #: With names=true: handles by DID, verified in both directions.
+    handles: Dict[str, Any]
     #: True if the answer may be incomplete, absent if everything that it depends on is indexed.
     incomplete: bool
     missing: Missing
@@ -887,14 +889,15 @@ class Methods:
         answer: GetAccountOutput = self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
-    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, names: bool | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
 
         actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         others: Answer only about these accounts. Cannot be combined with limit and cursor.
         """
-        answer: GetBlocksOutput = self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "others": others})
+        answer: GetBlocksOutput = self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "names": names, "others": others})
         return answer
 
     def get_stats(self) -> GetStatsOutput:
@@ -1106,14 +1109,15 @@ class AsyncMethods:
         answer: GetAccountOutput = await self._call("blue.skein.graph.getAccount", {"did": did})
         return answer
 
-    async def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
+    async def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, cursor: str | None = None, limit: int | None = None, names: bool | None = None, others: Sequence[str] | None = None) -> GetBlocksOutput:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others.
 
         actor: A DID, or a handle with a leading @. $viewer stands for the DID of the account in the service auth token.
         direction: blocking: the accounts that actor blocks. blockedBy: the accounts that block actor.
+        names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         others: Answer only about these accounts. Cannot be combined with limit and cursor.
         """
-        answer: GetBlocksOutput = await self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "others": others})
+        answer: GetBlocksOutput = await self._call("blue.skein.graph.getBlocks", {"actor": actor, "direction": direction, "cursor": cursor, "limit": limit, "names": names, "others": others})
         return answer
 
     async def get_stats(self) -> GetStatsOutput:
@@ -1256,9 +1260,9 @@ class PagedMethods:
         pages: Pages[GetBacklinksLinkRecord] = self._pages("blue.microcosm.links.getBacklinks", "records", 1000, {"subject": subject, "source": source, "did": did, "reverse": reverse})
         return pages
 
-    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"]) -> Pages[GetBlocksBlock]:
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, names: bool | None = None) -> Pages[GetBlocksBlock]:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others."""
-        pages: Pages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction})
+        pages: Pages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction, "names": names})
         return pages
 
     def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> Pages[ListItem]:
@@ -1303,9 +1307,9 @@ class AsyncPagedMethods:
         pages: AsyncPages[GetBacklinksLinkRecord] = self._pages("blue.microcosm.links.getBacklinks", "records", 1000, {"subject": subject, "source": source, "did": did, "reverse": reverse})
         return pages
 
-    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"]) -> AsyncPages[GetBlocksBlock]:
+    def get_blocks(self, actor: str, direction: Literal["blocking", "blockedBy"], *, names: bool | None = None) -> AsyncPages[GetBlocksBlock]:
         """Lists the accounts that an account blocks, or that block it, directly or through lists, with the records that do. To check particular accounts, name them in others."""
-        pages: AsyncPages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction})
+        pages: AsyncPages[GetBlocksBlock] = self._pages("blue.skein.graph.getBlocks", "blocks", 100, {"actor": actor, "direction": direction, "names": names})
         return pages
 
     def list(self, set_: str, *, exact: bool | None = None, names: bool | None = None, order: Union[Literal["newest", "oldest", "created", "id"], str] | None = None, proof: bool | None = None) -> AsyncPages[ListItem]:

@@ -310,6 +310,8 @@ export interface GetBlocksParams {
   /** blocking: the accounts that actor blocks. blockedBy: the accounts that block actor. */
   direction: 'blocking' | 'blockedBy';
   limit?: number;
+  /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
+  names?: boolean;
   /** Answer only about these accounts. Cannot be combined with limit and cursor. */
   others?: string[];
 }
@@ -321,6 +323,8 @@ export interface GetBlocksOutput {
   blocks: GetBlocksBlock[];
   /** Absent on the last page. */
   cursor?: string;
+  /** With names=true: handles by DID, verified in both directions. */
+  handles?: Record<string, unknown>;
   /** True if the answer may be incomplete, absent if everything that it depends on is indexed. */
   incomplete?: boolean;
   missing?: Missing;
