@@ -215,7 +215,7 @@ func TestLabelers(t *testing.T) {
 	}
 }
 
-// What several inferences miss is of the same accounts, as far as anybody knows, and of several labelers. The first reason stays.
+// Two inferences miss the same accounts, as far as anybody knows, and different labelers. The first reason stays.
 func TestMissing(t *testing.T) {
 	var none *evidence.Missing
 	a, b := &evidence.Missing{Accounts: 2, Roster: 1, Reason: "first"}, &evidence.Missing{Accounts: 3, Roster: 4, Labelers: 1, Reason: "second"}
