@@ -58,9 +58,11 @@ func TestWatchesSurviveKills(t *testing.T) {
 		var printed, said lockedBuffer
 		cmd.Stdout, cmd.Stderr = &printed, &said
 		must(t, cmd.Start())
-		eventually(t, most, "skein watch prints changes", func() bool { return want(printed.String()) })
+		eventually(t, most, "skein watch says what it watches, and prints changes", func() bool {
+			return strings.HasPrefix(said.String(), "watching "+set+" (members now: ") && want(printed.String())
+		})
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil || !strings.HasPrefix(said.String(), "watching "+set+" (members now: ") {
+		if err := cmd.Wait(); err != nil {
 			t.Errorf("skein watch: %v\n%s", err, said.String())
 		}
 		return printed.String()
