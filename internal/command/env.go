@@ -11,8 +11,8 @@ import (
 // EnvPrefix begins the names of the environment variables that set flags.
 const EnvPrefix = "SKEIN_"
 
-// secrets are the variables without a flag: other users of the machine can see flags.
-var secrets = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD", "SKEIN_WATCH_SECRET"}
+// others are the variables without a flag, since other users of the machine can see flags, and those of the commands that ask a server.
+var others = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD", "SKEIN_WATCH_SECRET", "SKEIN_SERVER", "SKEIN_TOKEN"}
 
 // Env returns the environment variable that sets a flag.
 func Env(name string) cli.ValueSourceChain { return cli.EnvVars(variable(name)) }
@@ -24,7 +24,7 @@ func variable(flag string) string {
 // UnknownVariables returns the SKEIN_ variables that no flag reads: they are probably misspelled, and would silently have
 // no effect.
 func UnknownVariables(environ []string, flags []cli.Flag) (unknown []string) {
-	known := slices.Clone(secrets)
+	known := slices.Clone(others)
 	for _, f := range flags {
 		for _, name := range f.Names() {
 			known = append(known, variable(name))

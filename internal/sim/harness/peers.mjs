@@ -28,7 +28,7 @@
 //
 // plc and pds print one line of JSON when they accept connections, and nothing
 // else on stdout; crawl prints its line when it is done. Any option may be given
-// as an environment variable instead: --pds-port as PDS_PORT. See NOTES.md.
+// as an environment variable instead: --pds-port as PDS_PORT.
 
 import { mkdirSync, readFileSync, readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
