@@ -115,8 +115,10 @@ func (c *client) resolve(ctx context.Context, did string) (host string, err erro
 		return "", &failure{why: failPrivate, err: err, final: true}
 	case errors.Is(err, identity.ErrDIDNotFound):
 		return "", &failure{why: failNoDID, err: err}
-	case errors.Is(err, identities.ErrBusy), errors.Is(err, identity.ErrDIDResolutionFailed) && indigo.DID(did).Method() == "plc":
+	case errors.Is(err, identities.ErrBusy):
 		return "", busyDirectory(fmt.Errorf("resolving the DID: %w", err))
+	case errors.Is(err, identity.ErrDIDResolutionFailed) && indigo.DID(did).Method() == "plc":
+		return "", busyDirectory(fmt.Errorf("the PLC directory %s does not answer (--plc names another): %w", c.o.PLC, err))
 	case err != nil:
 		return "", &failure{why: failIdentity, err: fmt.Errorf("resolving the DID: %w", err)}
 	}

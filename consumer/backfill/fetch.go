@@ -276,7 +276,7 @@ func busyDirectory(err error) *failure {
 	return &failure{why: failIdentity, err: err, busy: true, wait: keyWait}
 }
 
-var errNoKey = errors.New("the account's signing key could not be looked up")
+var errNoKey = errors.New("the account's signing key could not be looked up (--plc names the directory)")
 
 // verified checks the signature of a repo.
 func (f *fetcher) verified(ctx context.Context, host string, r *repo.Reader) error {

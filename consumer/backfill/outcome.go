@@ -60,6 +60,10 @@ func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 	why := failureOf(err)
 	f.o.Metrics.Failed.WithLabelValues(why.why).Inc()
 	if why.busy && f.queue.busy(j, why.wait) {
+		if held, ok := f.seldom.Allow("busy " + why.why); ok && why.why == failIdentity { // a directory that is down fails thousands of repos a second
+			_, err := f.o.Store.ChangeResync(ctx, j.did, func(r *graph.Resync) bool { r.Failure, r.Detail = why.why, say.Short(why.err.Error()); return true })
+			f.o.Logger.Warn("an account's DID document or key could not be looked up, so its repo waits; retrying", "did", j.did, "error", say.Short(errors.Join(why.err, err).Error()), "occurrences", held+1)
+		}
 		return
 	}
 	var row graph.Resync
