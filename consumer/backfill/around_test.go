@@ -3,7 +3,10 @@ package backfill
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -180,5 +183,31 @@ func TestAroundMembers(t *testing.T) {
 	whole.m.grower = &grower{o: &Options{Store: whole.g, Around: around}}
 	if err := whole.m.Enclose(t.Context()); !errors.Is(err, ErrAround) {
 		t.Errorf("a store of the whole network: %v", err)
+	}
+}
+
+// A repo that cannot be fetched because a flag is wrong waits or is given up with a warning, and the next start tries it again.
+func TestCorrectedFlags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a, store := w.add(0, 3), newStore()
+	for _, wrong := range []string{"the PLC directory http://127.0.0.1:1 does not answer (--plc names another)", "--allow-private-hosts", "--allow-private-hosts", ""} {
+		log := filepath.Join(t.TempDir(), "log")
+		f, err := os.Create(log)
+		must(t, err)
+		x := w.index(store, func(o *Options) {
+			o.Around, o.TrustHosts, o.AllowPrivateHosts = NewAround(graph.Around{Centers: []string{a.did}, Hops: 1}), false, !strings.HasPrefix(wrong, "--")
+			if o.Logger = slog.New(slog.NewTextHandler(f, nil)); strings.HasPrefix(wrong, "the") {
+				o.PLC = "http://127.0.0.1:1"
+			}
+		})
+		await(t, wrong, func() bool {
+			st, row := x.stateOf(t, a.did)
+			said, _ := os.ReadFile(log)
+			isSaid := strings.Contains(string(said), "level=WARN") && strings.Contains(string(said), wrong)
+			return wrong == "" && st.Whole() && row == nil || isSaid && row != nil && strings.Contains(row.Detail, wrong) && row.Failure != ""
+		})
+		x.end()
+		must(t, errors.Join(x.g.Close(t.Context()), f.Close()))
 	}
 }

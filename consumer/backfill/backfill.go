@@ -67,7 +67,11 @@ func (m *Manager) Enclose(ctx context.Context) error {
 // Run works until ctx ends: it continues the jobs that the last process left, and works on
 // the queue. It calls began, which may be nil, once other jobs can start.
 func (m *Manager) Run(ctx context.Context, began func()) error {
-	if err := m.queue.load(ctx, m.o.Store); err != nil {
+	again, err := m.queue.load(ctx, m.o.Store)
+	if err != nil {
+		return err
+	}
+	if err := m.o.resync(ctx, batch.Cause{Reason: "restart"}, again...); err != nil {
 		return err
 	}
 	if err := m.queueMissing(ctx); err != nil {

@@ -548,7 +548,8 @@ func TestWriters(t *testing.T) {
 	open()
 	for _, m := range managers {
 		must(t, m.o.Store.Move(t.Context()))
-		must(t, m.queue.load(t.Context(), m.o.Store))
+		_, err := m.queue.load(t.Context(), m.o.Store)
+		must(t, err)
 		if n := m.queue.waiting(); n == 0 || n >= 60 {
 			t.Errorf("one of two writers has %d of 60 repos in its queue", n)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,12 +49,14 @@ func (q *Queue) Add(all []batch.Queued) {
 	q.poke()
 }
 
-// load replaces the queue by the rows of a store.
-func (q *Queue) load(ctx context.Context, store *graph.Store) error {
+// load replaces the queue by the rows of a store. It returns the repos that were given up for a reason that flags
+// (--plc, --allow-private-hosts) decide, which may be others now. Of the whole public network, these are too many to retry at every start.
+func (q *Queue) load(ctx context.Context, store *graph.Store) (again []string, err error) {
 	q.mu.Lock()
 	q.empty()
 	q.mu.Unlock()
-	_, err := store.ViewAcross(ctx, func(s *graph.View) error {
+	_, err = store.ViewAcross(ctx, func(s *graph.View) error {
+		again = nil
 		return s.Resyncs(func(did string, row graph.Resync) error {
 			if !store.Owns([]byte(did)) {
 				return nil
@@ -65,14 +68,17 @@ func (q *Queue) load(ctx context.Context, store *graph.Store) error {
 				q.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			case q.sched.jobs[did] == nil: // otherwise it was queued since the row was read
 				q.sched.parked[did] = row.Failure
+				if (q.o.Around != nil || q.o.AllowPrivateHosts) && slices.Contains([]string{failNoDID, failNoPDS, failPrivate}, row.Failure) {
+					again = append(again, did)
+				}
 			}
 			return nil
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("backfill: reading the queue: %w", err)
+		return nil, fmt.Errorf("backfill: reading the queue: %w", err)
 	}
-	return nil
+	return again, nil
 }
 
 // locked locks the queue for a change, after which something may be due.
