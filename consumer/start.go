@@ -99,15 +99,19 @@ func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
 	var gap *batch.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Detail: "the connection or the process ended before four events had confirmed the numbering"}
+		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Suspect: true, Detail: "the last connection ended before four events had confirmed the relay's numbering, which a cursor needs; on a quiet relay that is normal. What came since is missing until repos are fetched or compared again"}
 	} else if other, changed := c.otherSource(); changed {
-		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Detail: "followed " + other.Source + " before"}
+		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true, Detail: "followed " + other.Source + " before"}
 	}
-	if gap != nil {
-		gap.Suspect = true
+	isEmpty := false
+	err := c.store.View(ctx, func(s *graph.View) error { n, err := s.Counts(); isEmpty = err == nil && n.Accounts == 0; return err })
+	if gap != nil && isEmpty {
+		gap.Time = now
+		c.log.Info("starting live again; nothing is indexed yet")
+	} else if gap != nil {
 		c.announce(gap)
 	}
-	if err := c.store.SetLive(ctx, c.source, now, gap); err != nil {
+	if err := errors.Join(err, c.store.SetLive(ctx, c.source, now, gap)); err != nil {
 		return fmt.Errorf("%w: starting live: %w", errStore, err)
 	}
 	return nil

@@ -85,6 +85,8 @@ func serve(t *testing.T, h http.Handler) string {
 // an event comes.
 func TestLiveStartCut(t *testing.T) {
 	g, store := open(t)
+	log := &lockedBuffer{}
+	o := consumer.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}
 	var cut atomic.Int64
 	cut.Store(3)
 	url, n := websocketServer(t, func(n int64, conn *websocket.Conn) {
@@ -98,7 +100,8 @@ func TestLiveStartCut(t *testing.T) {
 		}
 		_, _, _ = conn.NextReader()
 	})
-	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(*consumer.Consumer) bool {
+	o.Relay = url
+	consume(t, g, o, 5*time.Second, func(*consumer.Consumer) bool {
 		return n.Load() == 4 && len(gaps(t, store)) == 3 // the consumer learns of a connection after the server
 	})
 	all := gaps(t, store)
@@ -111,9 +114,12 @@ func TestLiveStartCut(t *testing.T) {
 		}
 	}
 	// The process ends before the first event: one more gap. Then events come.
-	consume(t, g, consumer.Options{Relay: url}, 5*time.Second, func(c *consumer.Consumer) bool { return c.Status().Cursor == 103 })
+	consume(t, g, o, 5*time.Second, func(c *consumer.Consumer) bool { return c.Status().Cursor == 103 })
 	if all := gaps(t, store); len(all) != 4 {
 		t.Fatalf("gaps: %+v", all)
+	}
+	if log := log.String(); strings.Contains(log, "a gap in the stream") || !strings.Contains(log, "nothing is indexed yet") {
+		t.Errorf("of a store without accounts:\n%s", log)
 	}
 	consume(t, g, consumer.Options{Relay: url}, 300*time.Millisecond, nil)
 	if all := gaps(t, store); len(all) != 4 {

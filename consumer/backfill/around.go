@@ -187,6 +187,10 @@ func (g *grower) run(ctx context.Context) {
 	g.o.Store.Watch(g)
 	defer g.o.Store.Unwatch(g)
 	g.changed.Store(true)
+	// If a repo is queued before the stream is heard, the stream's start is a hole (late_start). A relay that is down delays repos
+	// by ten seconds.
+	for n := 0; n < 100 && !g.o.Store.Unbroken() && outward.Wait(ctx, 100*time.Millisecond) == nil; n++ {
+	}
 	for n := 1; ; n++ {
 		if g.changed.Swap(false) && !g.grow(ctx, 0) {
 			g.changed.Store(true)

@@ -211,3 +211,18 @@ func TestCorrectedFlags(t *testing.T) {
 		must(t, errors.Join(x.g.Close(t.Context()), f.Close()))
 	}
 }
+
+// The repos of a new part are fetched once the stream is heard, and its start is no hole.
+func TestAroundHearsFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.add(0, 3)
+	w.deaf = true
+	x := w.index(newStore(), func(o *Options) { o.Around = NewAround(graph.Around{Centers: []string{a.did}, Hops: 1}) })
+	time.Sleep(200 * time.Millisecond)
+	must(t, x.g.SetLive(t.Context(), "stream", time.Now(), nil))
+	await(t, "the repo", func() bool { st, _ := x.stateOf(t, a.did); return st.Whole() })
+	if noted, _ := x.g.Holes(); noted != 0 {
+		t.Errorf("%d holes", noted)
+	}
+}
