@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -175,9 +177,11 @@ func TestAround(t *testing.T) {
 	}
 	run(t, 0, "no problems found", "check", "--store", store)
 
-	d = start("--around", second)
+	resolver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"did":%q}`, net.AppendDID(nil, 4000)) }))
+	defer resolver.Close()
+	d = start("--around", second, "--resolver", resolver.URL)
 	inPlace(d)
-	if code, out, errs := skein(t, "resync", "--admin", d.admin, string(net.AppendDID(nil, 4000))); code == 0 || !strings.Contains(out+errs, "is not in the part") {
+	if code, out, errs := skein(t, "resync", "--admin", d.admin, "@outsider.example.com"); code == 0 || !strings.Contains(out+errs, string(net.AppendDID(nil, 4000))+" is not in the part") {
 		t.Errorf("resync of an outsider: %d %s%s", code, out, errs)
 	}
 	d.stop()

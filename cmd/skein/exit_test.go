@@ -129,6 +129,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "--plc", "serve --store DIR/never --plc directory"},
 		{64, "needs the DIDs", "resync"},
 		{64, "is not a DID", "resync me"},
+		{1, "is skein serve running", "resync --admin http://127.0.0.1:1 @alice.example.com"},
 		{1, "is skein serve running", "resync --admin http://127.0.0.1:1 NOBODY"},
 		{1, "no answer from a daemon at 127.0.0.1:1", "backfill --admin 127.0.0.1:1"},
 		{1, "not answer as skein", "backfill --admin STRANGER"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -161,10 +162,18 @@ func (s *server) postResync(r *http.Request) (any, error) {
 	if err := decode(r, &job); err != nil {
 		return nil, err
 	}
-	for _, did := range job.DIDs {
+	for i, name := range job.DIDs {
+		did, isHandle := strings.CutPrefix(name, "@")
+		if isHandle && dict.ValidHandle(did) && s.o.Handles != nil {
+			var err error
+			if did, err = s.o.Handles.Resolve(r.Context(), did); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
 		if err := CheckDID(did); err != nil {
 			return nil, errors.New(did + " " + err.Error())
 		}
+		job.DIDs[i] = did
 	}
 	err := s.Backfill.Resync(r.Context(), batch.Cause{Reason: "operator", Trust: job.TrustHost}, job.DIDs...)
 	return s.Backfill.StatusNow(), err
