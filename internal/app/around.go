@@ -30,7 +30,7 @@ func (n *Network) Around(ctx context.Context, names []string, hops int, handles 
 		case l.Handle != "":
 			did, err := handles.Resolve(ctx, l.Handle)
 			if err != nil {
-				return nil, fmt.Errorf("--around %s: %w (--resolver says whom to ask)", name, err)
+				return nil, fmt.Errorf("--around %s: %w", name, err)
 			}
 			l.Resolve(did)
 		}
