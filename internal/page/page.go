@@ -41,8 +41,8 @@ type file struct {
 var types = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png"}
 
 // spare is what browsers do not receive of scripts, the style sheet and HTML: indentation and comments. No text that spans
-// lines, or has " // ", may depend on it. Of the style sheet, they do not receive the spaces around marks either.
-var spare, apart = regexp.MustCompile(`(?m)^\s*(//.*\n)?| // .*$`), regexp.MustCompile(`;?\s*([{}])\s*|([:;,])\s+`)
+// lines, or has " // " or " /*", may depend on it. Of the style sheet, they do not receive the spaces around marks either.
+var spare, apart = regexp.MustCompile(`(?m)^\s*(//.*\n)?| // .*$| /\*.*?\*/`), regexp.MustCompile(`;?\s*([{}])\s*|([:;,])\s+`)
 
 // files are all files of the page, by name.
 var files = func() map[string]*file {

@@ -7,17 +7,17 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
   const note = el('p', {class: 'facts', role: 'status'}), bar = el('div', {class: 'bar', role: 'group', 'aria-label': 'Actions'}), below = el('div');
   const panel = (name, content) => {
     content.hidden = true;
-    const button = el('button', {type: 'button', class: 'plain', 'aria-expanded': 'false', onclick: () => {
+    const button = action(name, () => {
       const open = content.hidden;
       for (const b of bar.querySelectorAll('[aria-expanded=true]')) if (b !== button) b.click();
       content.hidden = !open;
       button.setAttribute('aria-expanded', String(open));
       if (open && content.querySelector('input')) content.querySelector('select, input').focus();
-    }}, name);
+    }, {'aria-expanded': 'false'});
     bar.append(button);
     below.append(content);
   };
-  const take = (name, what) => bar.append(el('button', {type: 'button', class: 'plain take', onclick: async () => {
+  const take = (name, what) => bar.append(action(name, async () => {
     const all = [...bar.querySelectorAll('.take')], signal = pending.signal;
     all.forEach(b => { b.disabled = true; });
     try {
@@ -26,7 +26,7 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
       if (e.name !== 'AbortError') note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
     all.forEach(b => { b.disabled = false; });
-  }}, name));
+  }, {class: 'plain take'}));
   for (const name in panels) panel(name, panels[name]);
   if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
   bar.append(...share());
@@ -100,9 +100,9 @@ function curlLine(method, params) {
 
 // copied shows a text, with a button that copies it.
 function copied(label, text) {
-  const copy = el('button', {type: 'button', class: 'plain', onclick: async () => {
+  const copy = action('copy', async () => {
     try { await navigator.clipboard.writeText(text); copy.textContent = 'copied'; } catch { getSelection().selectAllChildren(pre); }
-  }}, 'copy');
+  });
   const pre = el('pre', {tabindex: '0', 'aria-label': label}, text);
   return el('div', {class: 'curl'}, pre, copy);
 }
@@ -168,7 +168,7 @@ function changes(q, bar, note) {
     recount(++asked, watching);
   };
   const recount = async (turn, mine) => {
-    const {answer} = await ask('blue.skein.graph.query', {set: q, count: 'true'}, pending.signal).catch(() => ({answer: {}}));
+    const {answer} = await countOf(q, pending.signal).catch(() => ({answer: {}}));
     if (turn === asked && watching === mine) note.textContent = `Watching${answer.total >= 0 ? ': now ' + number.format(answer.total) : ''}; ${list.hidden ? 'no changes yet' : `${number.format(added)} added, ${number.format(removed)} removed`}.`;
   };
   const connect = () => {
@@ -190,12 +190,12 @@ function changes(q, bar, note) {
       wait = Math.min(2 * wait, 30_000);
     };
   };
-  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
+  const button = action('Watch', () => {
     if (watching) return stop('');
     button.textContent = 'Stop watching';
     note.textContent = 'Connecting…';
     connect();
-  }}, 'Watch');
+  });
   bar.append(button);
   return list;
 }

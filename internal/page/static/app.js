@@ -15,6 +15,9 @@ function el(name, attributes, ...children) {
   return e;
 }
 
+// action makes a plain button.
+const action = (text, onclick, more) => el('button', {type: 'button', class: 'plain', onclick, ...more}, text);
+
 // stored is a text that the browser keeps, if it allows that.
 const stored = name => ({
   get: () => { try { return localStorage.getItem(name); } catch { return null; } },
@@ -46,6 +49,9 @@ async function ask(method, params, signal) {
   const ms = timing ? Number(timing[1]) : performance.now() - began;
   return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms'};
 }
+
+// countOf asks for the number of members of a set.
+const countOf = (set, signal) => ask('blue.skein.graph.query', {set, count: 'true'}, signal);
 
 // link makes a link to a state of this page.
 const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
@@ -148,13 +154,13 @@ const card = (params, titled, expr, note, form) => form ? el('li', {class: 'asks
 function welcome(out, signal) {
   const below = el('div'), fill = () => {
     const notes = config.examples.map(e => el('small', {}, /^(rank|@|did:|at:)/.test(e.q) ? '' : '…'));
-    below.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i], editable(e.q)))) : el('p', {class: 'facts'}, 'Enter a DID or an expression.'),
+    below.replaceChildren(config.examples.length ? el('ul', {class: 'cards'}, ...config.examples.map((e, i) => card({q: e.q}, e.title, e.q, notes[i], editable(e.q)))) : facts('Enter a DID or an expression.'),
       templates());
     nameThem(out, signal);
     config.examples.forEach(async (e, i) => {
       if (!notes[i].textContent) return;
       try {
-        const {answer, took} = await ask('blue.skein.graph.query', {set: e.q, count: 'true'}, signal);
+        const {answer, took} = await countOf(e.q, signal);
         notes[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
       } catch { notes[i].textContent = ''; }
     });
@@ -277,7 +283,10 @@ async function showRank(out, q, params, paged, signal) {
 const list = (items, more) => el('ol', {class: 'members'}, ...items.map(i => row(i.member, ...more(i).filter(Boolean))));
 
 const row = (member, ...more) => el('li', {'data-member': member},
-  el('span', {class: 'who'}, link({q: member}, el('span', {class: 'it'}, member.replace(/^at:\/\//, '')))), ...more, atBluesky(outside(member), member));
+  who(member, member.replace(/^at:\/\//, '')), ...more, atBluesky(outside(member), member));
+
+// who is what names.js names: a link to a member.
+const who = (q, text = q) => el('span', {class: 'who'}, link({q}, el('span', {class: 'it'}, text)));
 
 // atBluesky links to a member at bsky.app, unless the network is made up.
 const atBluesky = (address, member) => config.people ? '' : el('a', {class: 'away', href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
@@ -310,8 +319,8 @@ async function showSubject(out, s, signal) {
     form = subjectForm('Show the likers of this post who are followed by', '', () => 'account', a => ({q: `intersect(follows(${a}), likers(${x}))`}));
   }
   const counts = cards.map(([, , note]) => el('small', {}, note || '…'));
-  const about = el('p', {class: 'facts'}, ' '), warning = el('p', {class: 'warn', hidden: true});
-  const by = owner => about.replaceChildren('By ', el('span', {class: 'tag', 'data-member': owner}, el('span', {class: 'who'}, link({q: owner}, el('span', {class: 'it'}, 'its author')))));
+  const about = facts(' '), warning = el('p', {class: 'warn', hidden: true});
+  const by = owner => about.replaceChildren('By ', el('span', {class: 'tag', 'data-member': owner}, who(owner, 'its author')));
   if (s.owner) by(s.owner);
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
   heading.classList.add('subject');
@@ -335,7 +344,7 @@ async function showSubject(out, s, signal) {
       if (a.href) a.replaceWith(el('div', {}, ...a.childNodes));
     };
     try {
-      const {answer} = await ask('blue.skein.graph.query', {set: q, count: 'true'}, signal);
+      const {answer} = await countOf(q, signal);
       const total = answer.incomplete && !answer.total ? 'unknown' : (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
       if (answer.total) counts[i].textContent = total;
       else close(total);

@@ -11,11 +11,11 @@ const parts = {
 };
 
 function listSets() {
-  $('what').replaceChildren(...config.sets.map(({name, meaning}) => el('div', {}, el('dt', {}, el('button', {type: 'button', class: 'plain', onclick: () => {
+  $('what').replaceChildren(...config.sets.map(({name, meaning}) => el('div', {}, el('dt', {}, action(name + '(…)', () => {
     const input = $('q'), inside = /[(,=]\s*$/.test(input.value.slice(0, input.selectionStart)); // else replace all
     input.focus();
     put(input, inside ? input.selectionStart : 0, inside ? input.selectionEnd : input.value.length, name, true);
-  }}, name + '(…)')), el('dd', {}, meaning))));
+  })), el('dd', {}, meaning))));
 }
 
 // put replaces a part of an input. The caret is then inside the parentheses of a call.

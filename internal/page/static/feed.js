@@ -12,7 +12,7 @@ const hasViewer = line => /\$viewer|,\s*seen\s*=/.test(line);
 let seenBy = ''; // the last viewer
 
 // feedState is the state of the page that shows a feed, at first as an account of the examples sees it.
-const feedState = line => ({feed: line, ...hasViewer(line) && {viewer: seenBy || me() || example(/follows\(([^(),]+)\)/)}});
+const feedState = line => ({feed: line, ...hasViewer(line) && {viewer: seenBy || me.get() || example(/follows\(([^(),]+)\)/)}});
 
 // example returns what the examples have at a place.
 const example = pattern => (pattern.exec(config.examples.map(e => e.q).join('\n')) || ['', ''])[1];
@@ -61,7 +61,7 @@ async function showFeed(out, line, viewer, paged, signal) {
 }
 
 // textsOff returns a button that shows texts of posts, unless they are shown.
-const textsOff = () => !config.people && !$('names').checked && el('button', {type: 'button', class: 'plain', onclick: () => $('names').click()}, 'Show the texts');
+const textsOff = () => !config.people && !$('names').checked && action('Show the texts', () => $('names').click());
 
 // publish says how to publish a feed.
 function publish(line) {

@@ -1,17 +1,15 @@
 // The visitor: who they are, if they say so, and what they may ask about themselves.
 'use strict';
 
-// me returns who the visitor is, or keeps it in this browser, if that is allowed.
-function me(who) {
-  try { return who === undefined ? localStorage.getItem('me') : localStorage.setItem('me', who); } catch { return null; }
-}
+// me is who the visitor is.
+const me = stored('me');
 
 // you returns the cards of the visitor, or a form for their account.
 function you(signal) {
-  const x = me(), notes = [];
+  const x = me.get(), notes = [];
   if (!x) {
     return subjectForm('You: enter your account, and the cards are about you. Only this browser remembers it.', '', () => 'account', who => {
-      me(who);
+      me.set(who);
       return {q: ''};
     });
   }
@@ -19,22 +17,22 @@ function you(signal) {
     ['What those you follow like today', rankText({of: `follows(${x})`, via: 'likes', since: '24h', except: `likes(${x})`})], ['Accounts like yours', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`})], ['Your new followers this week', `followers(${x}, since=7d)`]];
   cards.forEach(([, q], i) => {
     notes[i] = el('small');
-    if (/^[ief]/.test(q)) ask('blue.skein.graph.query', {set: q, count: 'true'}, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
+    if (/^[ief]/.test(q)) countOf(q, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
   });
-  return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), el('button', {type: 'button', class: 'plain', onclick: () => {
-    me('');
+  return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), action('Not you?', () => {
+    me.set('');
     show();
-  }}, 'Not you?')), el('ul', {class: 'cards'}, ...cards.map(([name, q], i) => card({q}, name, q, notes[i]))), el('h3', {}, 'Or start from these'));
+  })), el('ul', {class: 'cards'}, ...cards.map(([name, q], i) => card({q}, name, q, notes[i]))), el('h3', {}, 'Or start from these'));
 }
 
 // share returns a button that shares the address of this page, or copies it, and one that saves its circles, if it has some.
 function share() {
-  const button = el('button', {type: 'button', class: 'plain', onclick: async () => {
+  const button = action('Share', async () => {
     try {
       if (navigator.share) return await navigator.share({title: document.title, url: location.href});
       await navigator.clipboard.writeText(location.href);
       button.textContent = 'Link copied';
     } catch { /* the viewer changed their mind */ }
-  }}, 'Share');
-  return [button, el('button', {type: 'button', class: 'plain saves', onclick: saveCircles}, 'Save picture')];
+  });
+  return [button, action('Save picture', saveCircles, {class: 'plain saves'})];
 }

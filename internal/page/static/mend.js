@@ -43,7 +43,7 @@ function showError(out, q, e, input = $('q'), state = q => ({q})) {
   if (pre) {
     const mark = to => input.setSelectionRange(place.from, to);
     mark(place.from);
-    box.append(pre, el('button', {type: 'button', class: 'plain', onclick: () => { input.focus(); mark(place.to); }}, 'Go to the error'));
+    box.append(pre, action('Go to the error', () => { input.focus(); mark(place.to); }));
   }
   out.replaceChildren(box);
   if (pre) pre.scrollLeft = pre.scrollWidth * place.from / Math.max(1, q.length) - pre.clientWidth / 2;

@@ -101,7 +101,7 @@ function circles(regions, totals) {
   });
   const round = (c, i) => drawn('circle', {cx: c.x, cy: c.y, r: c.r, class: 'ring set' + i});
   return [drawn('svg', {viewBox: `0 0 ${wide} ${high}`, role: 'group', 'aria-label': 'The parts of the sets'}, ...all.map((c, i) => drawn('clipPath', {id: 'clip' + i}, round(c))), ...parts, ...all.map(round)),
-    el('p', {class: 'facts'}, (scaled ? 'To scale. ' : 'Not to scale. ') + (regions.some(r => r.kept) ? 'The answer is filled. ' : '') + 'Each part is a link.')];
+    facts((scaled ? 'To scale. ' : 'Not to scale. ') + (regions.some(r => r.kept) ? 'The answer is filled. ' : '') + 'Each part is a link.')];
 }
 
 // saveCircles saves the circles with their legend. The page's policy lets no canvas draw them, so the file is an SVG, with the
@@ -132,7 +132,7 @@ function rows(regions, n) {
     const a = link({q: r.q}, ...Array.from({length: n}, (_, i) => el('b', {class: r.mask >> i & 1 ? 'in' : null}, letter(i))), place(el('i'), {width: 60 * r.size / some[0].size}), number.format(r.size));
     a.setAttribute('aria-label', r.name);
     return el('li', {class: r.kept ? 'kept' : null}, a);
-  })), el('p', {class: 'facts'}, 'The answer is filled. Each row has the members of exactly these sets, and is a link.')];
+  })), facts('The answer is filled. Each row has the members of exactly these sets, and is a link.')];
 }
 
 // matrix draws how many each two of up to 20 sets share. A cell is darker the more it has of the
@@ -146,7 +146,7 @@ const matrix = (sets, signal) => picture('matrix', 'How many each two of these s
     return td;
   };
   return [el('div', {class: 'scroll'}, el('table', {}, el('tr', {}, el('td'), ...sets.map((_, i) => el('th', {scope: 'col'}, letter(i)))), ...sets.map((s, i) => el('tr', {}, el('th', {scope: 'row'}, el('b', {}, letter(i) + ' '), ...phrase(s)), ...sets.map((_, j) => cell(i, j)))))),
-    el('p', {class: 'facts'}, 'Darker: more of the smaller of the two. On the diagonal: each alone. Each cell is a link.'), incomplete(answer)];
+    facts('Darker: more of the smaller of the two. On the diagonal: each alone. Each cell is a link.'), incomplete(answer)];
 });
 
 // showOverlap compares the sets, lists, accounts or posts in a text, one in a line.

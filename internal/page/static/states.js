@@ -6,7 +6,7 @@
 function waiting(out, asked, asking) {
   const box = $('waiting'), before = out.firstChild, began = Date.now(), time = el('span', {'aria-hidden': 'true'});
   const tick = () => { time.textContent = ` for ${Math.ceil((Date.now() - began) / 1000)} s `; };
-  const button = el('button', {type: 'button', class: 'plain', onclick: () => {
+  const button = action('Stop', () => {
     if (asking.signal.aborted) return show();
     asking.abort();
     out.removeAttribute('aria-busy');
@@ -14,7 +14,7 @@ function waiting(out, asked, asking) {
     box.replaceChildren('Stopped after working', time, button);
     button.textContent = 'Ask again';
     button.focus();
-  }}, 'Stop');
+  });
   const soon = setTimeout(() => {
     tick();
     box.replaceChildren('Working', time, button);

@@ -7,7 +7,7 @@ const buckets = {60: 'minute', 300: '5 minutes', 900: '15 minutes', 3600: 'hour'
 // there is nothing to show.
 function picture(name, caption, signal, draw) {
   const figure = el('figure', {class: 'picture ' + name, 'aria-busy': 'true'}, el('figcaption', {}, caption));
-  const without = text => name === 'times' ? figure.remove() : figure.append(el('p', {class: 'facts'}, text)); // the answer beside a chart says why
+  const without = text => name === 'times' ? figure.remove() : figure.append(facts(text)); // the answer beside a chart says why
   draw(figure).then(parts => parts ? figure.append(...parts) : without('Nothing to show.')).then(() => nameThem(figure, signal)).catch(e => e.name === 'AbortError' || without(sentence(plain(e.message)))).finally(() => figure.removeAttribute('aria-busy'));
   return figure;
 }
@@ -47,7 +47,7 @@ function chart(caption, answer, set, what, grown) {
   const start = i => new Date(Date.parse(all[0].start) + i * step), when = i => form.format(start(i));
   let at = n - 1, from = at, dragging = false, sum = before;
   const values = all.map(b => grown ? sum += b.count : b.count), most = Math.max(...values), last = number.format(values.at(-1)), ticks = steps(most), top = ticks.at(-1);
-  const brush = el('span', {class: 'brush', hidden: true}), says = el('p', {class: 'facts'}, 'Drag to choose a time, or use the arrow keys, Shift and Enter.');
+  const brush = el('span', {class: 'brush', hidden: true}), says = facts('Drag to choose a time, or use the arrow keys, Shift and Enter.');
   const chosen = () => [Math.min(at, from), Math.max(at, from) + 1], count = () => all.slice(...chosen()).reduce((s, b) => s + b.count, 0);
   const select = (to, extend) => {
     at = Math.min(n - 1, Math.max(0, to));
@@ -108,7 +108,7 @@ const week = (x, signal) => picture('week', 'Its week by hour', signal, async ()
   const day = i => new Date(2024, 0, 1 + i).toLocaleDateString(undefined, {weekday: 'short'}), hour = h => new Date(2024, 0, 1, h).toLocaleTimeString(undefined, {hour: 'numeric'});
   const label = (d, h) => `${day(d)}, ${hour(h)}: ${number.format(hours[d][h])}`, busiest = 'Busiest: ' + label(busy, hours[busy].indexOf(most));
   return [el('div', {class: 'hours', role: 'img', 'aria-label': busiest}, ...hours.flatMap((row, d) => [el('small', {}, day(d)), ...row.map((c, h) => place(el('span', {title: label(d, h)}), {opacity: c ? 15 + 85 * c / most : 6}))]), el('small'), ...[0, 6, 12, 18].map(h => el('small', {class: 'hour'}, hour(h)))),
-    el('p', {class: 'facts'}, `${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), unsure({incomplete: answers.some(a => a.incomplete)})];
+    facts(`${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), unsure({incomplete: answers.some(a => a.incomplete)})];
 });
 
 // relative returns an element with the time since a date. Its title is the date.
