@@ -120,6 +120,15 @@ await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
 await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-circles', {q: examples[0].q}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times .plot']]);
+// On a network that is not public, handles come from the server, and nothing leads to bsky.app.
+await page.route('**/page/config.json', async route => {
+  const response = await route.fetch();
+  await route.fulfill({response, json: {...await response.json(), people: false}});
+});
+await page.goto(base + '/?' + new URLSearchParams({q: `followers(${person})`}));
+await until(() => /^@[\w.-]+\.test$/.test(document.querySelector('#out .members .it')?.textContent));
+expect(await page.$('#out .away') === null && await page.isHidden('#names'), 'handles without bsky.app: ' + await page.textContent('#out .members .it'));
+await page.unroute('**/page/config.json');
 // A person is proposed for the start of a handle, in the box and in the sentences.
 for (const [input, typed, button] of [['#q', '@kaito-', '#ask button'], ['.sentence input', '@petra-', '.sentence button']]) {
   await page.goto(base + '/');

@@ -3,7 +3,7 @@
 // query), and the samples that Live takes once a second.
 //
 // The page's only other server is public.api.bsky.app, for names of accounts, a search for them, and texts of posts: on the
-// public network unless the viewer turns that off, elsewhere only if the viewer turns it on. Its policy allows no others.
+// public network only, unless the viewer turns that off. Elsewhere this server gives the handles. Its policy allows no others.
 package page
 
 import (
@@ -80,7 +80,7 @@ type Options struct {
 	// People, if set, replaces Bluesky's own service for a made-up network: it serves
 	// app.bsky.actor.getProfiles and searchActorsTypeahead, app.bsky.feed.getPosts, and pictures below /page/faces/.
 	People http.Handler
-	// Public says that Bluesky's own service knows the accounts. The page then shows names unless the viewer turns them off.
+	// Public says that Bluesky's own service knows the accounts. The page then shows names from it unless the viewer turns them off.
 	Public bool
 	// Kinds are the kinds that the index has. nil means kinds.BuiltIn.
 	Kinds *kinds.Table

@@ -57,7 +57,7 @@ async function everything(method, params, each, progress, signal) {
 
 // named adds the names of the accounts, if the viewer wants names, to the first thousand rows.
 async function named(rows, signal) {
-  if (!namesShown()) return rows;
+  if (!described()) return rows;
   await learn(rows.slice(0, 1000).map(r => r.member), signal).catch(() => { /* without names */ });
   return rows.map(({member, handle, ...more}) => {
     const p = profiles.get(ownerOf(member)) || {};

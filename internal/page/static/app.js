@@ -193,7 +193,7 @@ async function propose(signal, fill) {
 
 async function learnConfig() {
   try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page works without it */ }
-  $('names').parentElement.hidden = config.people;
+  $('names').parentElement.hidden = !config.public;
   $('names').checked = keep.get() ? keep.get() === 'yes' : config.public;
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
@@ -288,8 +288,8 @@ const row = (member, ...more) => el('li', {'data-member': member},
 // who is what names.js names: a link to a member.
 const who = (q, text = q) => el('span', {class: 'who'}, link({q}, el('span', {class: 'it'}, text)));
 
-// atBluesky links to a member at bsky.app, unless the network is made up.
-const atBluesky = (address, member) => config.people ? '' : el('a', {class: 'away', href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
+// atBluesky links to a member at bsky.app, which knows those of the public network.
+const atBluesky = (address, member) => config.public && el('a', {class: 'away', href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
 
 function outside(member) {
   const m = /^at:\/\/([^/]+)\/([^/]+)\/(.+)$/.exec(member);

@@ -76,7 +76,7 @@ function people(word, later) {
   for (const [did, handle] of handles) all.set(...config.handles ? [handle, ''] : [did, handle]);
   for (const p of profiles.values()) if (p) all.set(...config.handles ? ['@' + p.handle, p.displayName] : [p.did, '@' + p.handle]);
   clearTimeout(seeking);
-  if (w.length > 1 && !sought.has(w) && namesShown()) {
+  if (w.length > 1 && !sought.has(w) && described()) {
     seeking = setTimeout(async () => {
       sought.add(w);
       try {

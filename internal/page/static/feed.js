@@ -60,8 +60,8 @@ async function showFeed(out, line, viewer, paged, signal) {
   nameThem(out, signal);
 }
 
-// textsOff returns a button that shows texts of posts, unless they are shown.
-const textsOff = () => !config.people && !$('names').checked && action('Show the texts', () => $('names').click());
+// textsOff returns a button that shows texts of posts, unless they are shown or cannot be.
+const textsOff = () => config.public && !$('names').checked && action('Show the texts', () => $('names').click());
 
 // publish says how to publish a feed.
 function publish(line) {

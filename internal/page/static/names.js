@@ -1,6 +1,6 @@
 // Names and pictures of accounts, and texts of posts. The viewer's browser fetches them from
 // public.api.bsky.app, or from this server if the people are made up. On a network that is not
-// public, the viewer must turn this on.
+// public, this server gives the handles, and there is no more.
 'use strict';
 
 // profiles are by DID and by handle, texts by URI; null if there is none. handles are by DID.
@@ -13,24 +13,28 @@ function keepProfile(p) {
   profiles.set(p.handle, p);
 }
 
-const namesShown = () => config.people || $('names').checked;
+// described reports whether a service describes accounts and posts, and namesShown whether accounts have names at least.
+const described = () => config.people || config.public && $('names').checked;
+const namesShown = () => described() || !config.public && config.handles;
 
 // learn fetches the names of members, and the texts of posts. It calls after each answer.
 async function learn(members, signal, after = () => {}) {
-  const service = config.people ? '/xrpc/' : 'https://public.api.bsky.app/xrpc/';
-  const learnOf = async (method, parameter, wanted, known, keep) => {
+  const service = config.public ? 'https://public.api.bsky.app/xrpc/' : '/xrpc/', owners = members.map(ownerOf);
+  const each = parameter => some => some.map(x => parameter + '=' + encodeURIComponent(x)).join('&');
+  const learnOf = async (method, parameters, wanted, known, keep) => {
     const unknown = [...new Set(wanted)].filter(x => !known.has(x));
     for (let i = 0; i < unknown.length; i += 25) {
       const some = unknown.slice(i, i + 25);
-      const response = await fetch(service + method + '?' + some.map(x => parameter + '=' + encodeURIComponent(x)).join('&'), {signal, referrerPolicy: 'no-referrer'});
+      const response = await fetch(service + method + '?' + parameters(some), {signal, referrerPolicy: 'no-referrer'});
       if (!response.ok && response.status < 429) return; // the members are none of its network
       keep(await response.json());
       for (const x of some) if (!known.has(x)) known.set(x, null);
       after();
     }
   };
-  await learnOf('app.bsky.feed.getPosts', 'uris', members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
-  await learnOf('app.bsky.actor.getProfiles', 'actors', members.map(ownerOf), profiles, a => a.profiles.forEach(keepProfile));
+  if (!described()) return learnOf('blue.skein.graph.query', some => new URLSearchParams({set: `members(${some})`, names: 'true'}), owners.filter(o => o.startsWith('did:')), profiles, a => { for (const did in a.handles) keepProfile({did, handle: a.handles[did]}); });
+  await learnOf('app.bsky.feed.getPosts', each('uris'), members.filter(isPost), texts, a => { for (const p of a.posts) { texts.set(p.uri, p.record.text || ''); keepProfile(p.author); } });
+  await learnOf('app.bsky.actor.getProfiles', each('actors'), owners, profiles, a => a.profiles.forEach(keepProfile));
 }
 
 // nameThem names the members that are shown.
@@ -43,7 +47,7 @@ async function nameThem(out, signal) {
   try {
     await learn(shown.map(e => e.dataset.member), signal, paint);
   } catch (e) {
-    $('names-failed').hidden = e.name === 'AbortError' || config.people;
+    $('names-failed').hidden = e.name === 'AbortError' || !config.public;
   }
 }
 
@@ -59,7 +63,7 @@ function describe(e, allowed) {
   if (e.dataset.named === 'all' || e.dataset.named === 'owner' && !words) return;
   const it = who.querySelector('.it'), record = member.startsWith('at:');
   if (!e.dataset.named && !(record && e.classList.contains('subject'))) { // the line below names its author
-    who.prepend(el('b', {}, p.displayName || p.handle), ' ');
+    if (record || p.displayName) who.prepend(el('b', {}, p.displayName || p.handle), ' ');
     if (pictured(p)) e.prepend(avatar(p));
   }
   it.title = member;
