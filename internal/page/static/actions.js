@@ -23,7 +23,7 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
     try {
       note.textContent = await what(everything(method, params, most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
     } catch (e) {
-      if (e.name !== 'AbortError') note.textContent = 'Failed: ' + sentence(plain(e.message));
+      if (!aborted(e)) note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
     all.forEach(b => { b.disabled = false; });
   }, {class: 'plain take'}));

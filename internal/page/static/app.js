@@ -15,6 +15,9 @@ function el(name, attributes, ...children) {
   return e;
 }
 
+// attribute sets attributes of an element.
+const attribute = (e, all) => Object.entries(all).forEach(([k, v]) => e.setAttribute(k, v));
+
 // action makes a plain button.
 const action = (text, onclick, more) => el('button', {type: 'button', class: 'plain', onclick, ...more}, text);
 
@@ -32,7 +35,9 @@ class Refused extends Error {
   constructor(name, message) { super(message); this.name = name; }
 }
 
-// ask calls a method. It returns the answer and the time it took, by the server's clock if known.
+const aborted = e => e.name === 'AbortError';
+
+// ask calls a method. It returns the answer, the time it took, by the server's clock if known, and the time of the newest event in it.
 async function ask(method, params, signal) {
   const path = '/xrpc/' + method + '?' + new URLSearchParams(params);
   const began = performance.now();
@@ -41,13 +46,13 @@ async function ask(method, params, signal) {
     response = await fetch(path, {signal});
     answer = await response.json();
   } catch (e) {
-    if (e.name === 'AbortError') throw e;
+    if (aborted(e)) throw e;
     throw response ? new Refused('BadAnswer', 'the server’s answer cannot be read') : new Refused('Unreachable', 'the server does not answer');
   }
   if (!response.ok) throw new Refused(answer.error, answer.message);
   const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
   const ms = timing ? Number(timing[1]) : performance.now() - began;
-  return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms'};
+  return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms', asOf: response.headers.get('Skein-As-Of')};
 }
 
 // countOf asks for the number of members of a set.
@@ -115,7 +120,7 @@ async function show() {
     recent.add(asked);
     announce(out.querySelector('.facts'));
   } catch (e) {
-    if (e.name !== 'AbortError') showError(out, q, e);
+    if (!aborted(e)) showError(out, q, e);
   } finally {
     answered();
     if (!signal.aborted) out.removeAttribute('aria-busy');
@@ -353,7 +358,7 @@ async function showSubject(out, s, signal) {
         warning.hidden = false;
       }
     } catch (e) {
-      if (e.name === 'AbortError') throw e;
+      if (aborted(e)) throw e;
       close(plain(e.message));
       return e;
     }

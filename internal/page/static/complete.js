@@ -113,7 +113,7 @@ function completes(input, propose) {
     put(input, found.from, found.to, text, call);
     if (!call && !text.endsWith('=')) close();
   };
-  for (const [k, v] of Object.entries({role: 'combobox', 'aria-expanded': 'false', 'aria-controls': id, 'aria-autocomplete': 'list', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false'})) input.setAttribute(k, v);
+  attribute(input, {role: 'combobox', 'aria-expanded': 'false', 'aria-controls': id, 'aria-autocomplete': 'list', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false'});
   input.addEventListener('input', look);
   input.addEventListener('blur', close);
   input.addEventListener('keydown', e => {

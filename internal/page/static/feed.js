@@ -53,7 +53,7 @@ async function showFeed(out, line, viewer, paged, signal) {
     const items = answer.feed.map(i => ({member: i.post}));
     below.append(facts(howMany(paged, answer, items, 'post'), took, textsOff()), actions({method, params, most: 100, panels: {Publish: publish(line)}}), ...members({feed: line, ...viewer && {viewer}}, paged, answer, items, () => []));
   } catch (e) {
-    if (e.name === 'AbortError') throw e;
+    if (aborted(e)) throw e;
     e.message = e.message.replace(/^line: (feed \S+: )?(InvalidRequest: )?/, '');
     showError(below, line, e, text, line => ({feed: line, ...viewer && {viewer}}));
   }

@@ -47,7 +47,7 @@ async function nameThem(out, signal) {
   try {
     await learn(shown.map(e => e.dataset.member), signal, paint);
   } catch (e) {
-    $('names-failed').hidden = e.name === 'AbortError' || !config.public;
+    $('names-failed').hidden = aborted(e) || !config.public;
   }
 }
 

@@ -4,7 +4,7 @@
 // drawn makes an element of SVG.
 function drawn(name, attributes, ...children) {
   const e = document.createElementNS('http://www.w3.org/2000/svg', name);
-  for (const k in attributes) e.setAttribute(k, attributes[k]);
+  attribute(e, attributes);
   e.append(...children);
   return e;
 }
@@ -19,7 +19,10 @@ function operandsOf(q) {
 
 const bits = mask => [0, 1, 2, 3, 4].filter(i => mask >> i & 1);
 const join = (operator, sets) => sets.length > 1 ? `${operator}(${sets.join(', ')})` : sets[0];
-const overlap = async (sets, signal) => (await ask('blue.skein.graph.overlap', sets.map(s => ['set', s]), signal)).answer;
+async function overlap(sets, signal) {
+  const {answer, asOf} = await ask('blue.skein.graph.overlap', sets.map(s => ['set', s]), signal);
+  return {...answer, asOf};
+}
 
 // regionsOf returns the parts into which two to five sets divide each other: the sets that a part
 // is in, as bits, its size, its query, and whether it is in the answer. All sizes come from one call
@@ -57,7 +60,7 @@ function overlapping(operands, signal) {
   if (n < 2 || n > (operands.operator ? 5 : 3)) return matrix(operands.sets, signal);
   return picture(n < 4 ? 'venn' : 'upset', 'How these sets overlap', signal, async () => {
     const {regions, answer, totals} = await regionsOf(operands, signal);
-    return [el('ul', {class: 'legend'}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), operands.operator ? unsure(answer) : incomplete(answer)];
+    return [el('ul', {class: 'legend', 'data-as-of': answer.asOf}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), operands.operator ? unsure(answer) : incomplete(answer)];
   });
 }
 
@@ -69,7 +72,7 @@ function phrase(set) {
   return heading ? [heading + ' ', ...spell(of, 'span')] : spell(set, 'span');
 }
 
-// circles draws two or three sets. Two are to scale, as far as all of their parts can be seen.
+// circles draws two or three sets, each with its letter. Two are to scale, as far as all of their parts can be seen.
 function circles(regions, totals) {
   const size = mask => regions[mask - 1].size, large = Math.max(...totals, 1), root = totals.map(t => Math.sqrt(t / large)), wide = 400, high = totals.length > 2 ? 262 : 220;
   let scaled = false, all = root.map((r, i) => ({x: [155, 245, 200][i], y: [92, 92, 170][i], r: 60 + 22 * r}));
@@ -99,23 +102,25 @@ function circles(regions, totals) {
     const form = bits(r.mask).map(i => drawn('g', {'clip-path': `url(#clip${i})`})).reduceRight((inner, g) => (g.append(inner), g), drawn('rect', {width: wide, height: high}));
     return r.size ? drawn('a', {href: '/?' + new URLSearchParams({q: r.q}), 'data-link': '', class: r.kept ? 'kept' : '', 'aria-label': r.name}, drawn('title', {}, r.name), form, text) : drawn('g', {class: 'none'}, form, text);
   });
-  const round = (c, i) => drawn('circle', {cx: c.x, cy: c.y, r: c.r, class: 'ring set' + i});
-  return [drawn('svg', {viewBox: `0 0 ${wide} ${high}`, role: 'group', 'aria-label': 'The parts of the sets'}, ...all.map((c, i) => drawn('clipPath', {id: 'clip' + i}, round(c))), ...parts, ...all.map(round)),
+  const round = (c, i) => drawn('circle', {cx: c.x, cy: c.y, r: c.r, class: 'ring set' + i}), name = (c, i) => drawn('text', {x: c.x + (i ? .87 : -.87) * (c.r + 9), y: c.y + (i > 1 ? .65 : -.5) * (c.r + 9), class: 'name set' + i}, letter(i));
+  return [drawn('svg', {viewBox: `0 0 ${wide} ${high}`, role: 'group', 'aria-label': 'The parts of the sets'}, ...all.map((c, i) => drawn('clipPath', {id: 'clip' + i}, round(c, i))), ...parts, ...all.map(round), ...all.map(name)),
     facts((scaled ? 'To scale. ' : 'Not to scale. ') + (regions.some(r => r.kept) ? 'The answer is filled. ' : '') + 'Each part is a link.')];
 }
 
-// saveCircles saves the circles with their legend. The page's policy lets no canvas draw them, so the file is an SVG, with the
-// styles as attributes.
+// saveCircles saves the circles with their title, their legend, what they may lack, and where and when they are from. The page's
+// policy lets no canvas draw them, so the file is an SVG, with the styles as attributes.
 function saveCircles() {
-  const svg = document.querySelector('.venn svg'), copy = svg.cloneNode(true), all = svg.querySelectorAll('*'), legend = [...document.querySelectorAll('.venn li')].map((li, i) => `${letter(i)}: ${li.textContent.slice(1)}`);
-  const wide = Math.max(400, ...legend.map(l => 7 * l.length)), high = svg.viewBox.baseVal.height + 20 * legend.length + 10, x = 200 - wide / 2;
+  const found = s => [...document.querySelectorAll(s)], text = e => e.textContent, [svg] = found('.venn svg'), copy = svg.cloneNode(true), all = svg.querySelectorAll('*'), rings = found('.venn svg > circle'), {asOf} = found('.legend')[0].dataset;
+  const wrap = (text, fill = getComputedStyle(svg.parentNode).color) => text.match(/.{1,62}(\s|$)|.{62}/g).map(t => [t, fill]), head = wrap(text(found('#out h2')[0])), x = -20, wide = 440;
+  const lines = [...head, ...found('.venn li').flatMap((li, i) => wrap(`${letter(i)}: ${text(li).slice(1)}`, getComputedStyle(rings[i]).stroke)), ...[...found('.venn p.warn, .venn .warn p').map(text), `Source: ${location.host}, ${asOf ? 'as of ' + asOf : 'saved ' + new Date().toISOString()}`].flatMap(t => wrap(t))];
+  const y = -20 * head.length - 10, below = svg.viewBox.baseVal.height, high = below + 20 * lines.length + 20;
   copy.querySelectorAll('*').forEach((e, i) => {
     for (const name of ['fill', 'stroke', 'stroke-width', 'font-family', 'font-size', 'font-weight', 'text-anchor']) e.setAttribute(name, getComputedStyle(all[i])[name]);
     e.removeAttribute('href');
   });
-  for (const [name, value] of Object.entries({viewBox: `${x} 0 ${wide} ${high}`, width: 2 * wide, height: 2 * high, 'font-family': 'system-ui, sans-serif', 'font-size': 12})) copy.setAttribute(name, value);
-  copy.prepend(drawn('rect', {x, width: wide, height: high, fill: getComputedStyle(svg.parentNode).backgroundColor}));
-  copy.append(...legend.map((l, i) => drawn('text', {x: x + 8, y: high - 20 * (legend.length - i), fill: getComputedStyle(svg.querySelectorAll('svg > circle')[i]).stroke}, l)));
+  attribute(copy, {viewBox: `${x} ${y} ${wide} ${high}`, width: 2 * wide, height: 2 * high, 'font-family': 'system-ui, sans-serif', 'font-size': 12});
+  copy.prepend(drawn('title', {}, document.title), drawn('rect', {x, y, width: wide, height: high, fill: getComputedStyle(svg.parentNode).backgroundColor}));
+  copy.append(...lines.map(([t, fill], i) => drawn('text', {x: x + 8, y: i < head.length ? y + 20 * (i + 1) : below + 20 * (i + 1 - head.length), fill}, t)));
   save(new URLSearchParams(location.search).values().next().value, '.svg', 'image/svg+xml', new XMLSerializer().serializeToString(copy));
 }
 

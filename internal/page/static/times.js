@@ -8,7 +8,7 @@ const buckets = {60: 'minute', 300: '5 minutes', 900: '15 minutes', 3600: 'hour'
 function picture(name, caption, signal, draw) {
   const figure = el('figure', {class: 'picture ' + name, 'aria-busy': 'true'}, el('figcaption', {}, caption));
   const without = text => name === 'times' ? figure.remove() : figure.append(facts(text)); // the answer beside a chart says why
-  draw(figure).then(parts => parts ? figure.append(...parts) : without('Nothing to show.')).then(() => nameThem(figure, signal)).catch(e => e.name === 'AbortError' || without(sentence(plain(e.message)))).finally(() => figure.removeAttribute('aria-busy'));
+  draw(figure).then(parts => parts ? figure.append(...parts) : without('Nothing to show.')).then(() => nameThem(figure, signal)).catch(e => aborted(e) || without(sentence(plain(e.message)))).finally(() => figure.removeAttribute('aria-busy'));
   return figure;
 }
 
