@@ -223,9 +223,13 @@ export async function pictures(the) {
   await until(() => document.querySelector('.picture.venn:not([aria-busy])'));
   expect(parseInt(await page.textContent('#out .facts')) === pairs[1], 'a cell leads to its members');
 
-  // A picture says what it lacks, or that it failed.
+  // A picture says which set lacks something, and why, or that it failed.
+  await page.route('**/xrpc/blue.skein.graph.query?**count=true', async route => {
+    const response = await route.fetch(), lacks = new URL(route.request().url()).searchParams.get('set') === sets[1];
+    await route.fulfill({response, json: {...await response.json(), ...lacks && {incomplete: true, reason: 'the index is young'}}});
+  });
   for (const [how, answer, says] of [
-    ['incomplete', async route => { const response = await route.fetch(); await route.fulfill({response, json: {...await response.json(), incomplete: true, reason: 'the index is young'}}); }, /May be incomplete\./],
+    ['incomplete', async route => { const response = await route.fetch(); await route.fulfill({response, json: {...await response.json(), incomplete: true, reason: 'the index is young'}}); }, /(^|[^,] ?)B may be incomplete: the index is young\./],
     ['failed', route => route.fulfill({status: 503, json: {error: 'Busy', message: 'try again later'}}), /try again later\./],
   ]) {
     await page.route('**/xrpc/blue.skein.graph.overlap?**', answer);
@@ -233,6 +237,7 @@ export async function pictures(the) {
     expect(says.test(await page.textContent('#out .picture')), `an ${how} picture says so`);
     await page.unroute('**/xrpc/blue.skein.graph.overlap?**');
   }
+  await page.unroute('**/xrpc/blue.skein.graph.query?**count=true');
   await states(the, [['circles-two', {q: `intersect(${sets.slice(0, 2)})`}], ['circles-three', {q: `except(${sets.slice(0, 3)})`}], ['rows', {q: `atleast(2, ${sets.slice(0, 4)})`}], ['matrix', {overlap: sets.join('\n')}], ['compared', {overlap: sets.slice(0, 2).join('\n')}]]);
 
   // The visitor says who they are, once.

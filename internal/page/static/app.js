@@ -5,13 +5,13 @@
 const $ = id => document.getElementById(id);
 
 // el makes an element: el('a', {href: '/'}, 'text', child, …).
-function el(name, attributes, ...children) {
+function el(name, attributes = {}, ...children) {
   const e = document.createElement(name);
-  for (const [k, v] of Object.entries(attributes || {})) {
+  for (const [k, v] of Object.entries(attributes)) {
     if (k.startsWith('on')) e.addEventListener(k.slice(2), v);
-    else if (v !== null && v !== undefined && v !== false) e.setAttribute(k, v === true ? '' : v);
+    else if ((v ?? false) !== false) e.setAttribute(k, v === true ? '' : v);
   }
-  e.append(...children.filter(c => c !== null && c !== undefined && c !== false));
+  e.append(...children.filter(c => (c ?? false) !== false));
   return e;
 }
 
@@ -88,6 +88,9 @@ function rankOf(text) {
 }
 
 const rankText = params => 'rank(' + Object.entries(params).map(([k, v]) => k + '=' + v).join(', ') + ')';
+
+// alike returns the ranking of the accounts that resemble an account.
+const alike = x => rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`});
 
 let pending = null, watching = null; // the query in flight, and the set being watched
 let shown = null; // the state that is shown
@@ -199,7 +202,7 @@ async function propose(signal, fill) {
 async function learnConfig() {
   try { config = await (await fetch('/page/config.json')).json(); } catch { /* the page works without it */ }
   $('names').parentElement.hidden = !config.public;
-  $('names').checked = keep.get() ? keep.get() === 'yes' : config.public;
+  $('names').checked = keep.get() !== 'no';
   if (!config.handles) {
     $('q').placeholder = 'intersect(followers(did:plc:…), followers(did:plc:…))';
     $('label').textContent = 'A DID, an AT URI, a bsky.app link or an expression';
@@ -288,17 +291,17 @@ async function showRank(out, q, params, paged, signal) {
 const list = (items, more) => el('ol', {class: 'members'}, ...items.map(i => row(i.member, ...more(i).filter(Boolean))));
 
 const row = (member, ...more) => el('li', {'data-member': member},
-  who(member, member.replace(/^at:\/\//, '')), ...more, atBluesky(outside(member), member));
+  who(member, member.replace(/^at:\/\//, '')), ...more, atBluesky(member));
 
 // who is what names.js names: a link to a member.
 const who = (q, text = q) => el('span', {class: 'who'}, link({q}, el('span', {class: 'it'}, text)));
 
 // atBluesky links to a member at bsky.app, which knows those of the public network.
-const atBluesky = (address, member) => config.public && el('a', {class: 'away', href: address, rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
+const atBluesky = member => config.public && el('a', {class: 'away', href: outside(member), rel: 'noreferrer', 'aria-label': 'At bsky.app: ' + member}, '↗');
 
 function outside(member) {
   const m = /^at:\/\/([^/]+)\/([^/]+)\/(.+)$/.exec(member);
-  if (!m) return 'https://bsky.app/profile/' + member.replace(/^at:\/\//, '');
+  if (!m) return member.startsWith('https:') ? member : 'https://bsky.app/profile/' + member.replace(/^(at:\/\/|@)/, '');
   const kind = {'app.bsky.feed.post': 'post', 'app.bsky.graph.list': 'lists', 'app.bsky.feed.generator': 'feed'}[m[2]];
   return 'https://bsky.app/profile/' + m[1] + (kind ? '/' + kind + '/' + m[3] : '');
 }
@@ -315,9 +318,9 @@ async function showSubject(out, s, signal) {
   const cards = setCards(s.kind, x);
   let form = '';
   if (s.kind === 'account') {
-    cards.push(['Mutual follows', `intersect(follows(${x}), followers(${x}))`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
+    cards.push(['Mutual follows', `mutuals(${x})`], ['Posts it liked this week', `likes(${x}, since=7d)`], ['New followers this week', `followers(${x}, since=7d)`],
       ['Posts liked by accounts it follows', rankText({of: `follows(${x})`, via: 'likes', since: '24h'}), 'in the last 24 hours'],
-      ['Similar accounts', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`}), 'followed more by this account’s followers than by accounts in general']);
+      ['Similar accounts', alike(x), 'followed more by this account’s followers than by accounts in general']);
   } else if (s.kind === 'list') {
     form = subjectForm('Which members of this list follow', '', () => 'account', a => ({q: `intersect(listed(${x}), followers(${a}))`}));
   } else {
@@ -327,7 +330,7 @@ async function showSubject(out, s, signal) {
   const about = facts(' '), warning = el('p', {class: 'warn', hidden: true});
   const by = owner => about.replaceChildren('By ', el('span', {class: 'tag', 'data-member': owner}, who(owner, 'its author')));
   if (s.owner) by(s.owner);
-  const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(s.kind === 'account' ? 'https://bsky.app/profile/' + x.replace(/^@/, '') : x.startsWith('at:') ? outside(x) : x, x));
+  const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(x));
   heading.classList.add('subject');
   heading.dataset.member = x;
   out.replaceChildren(el('div', {class: 'head'}, heading, ...share()), about, warning, s.kind === 'account' ? el('div', {class: 'pictures'}, circle(x, signal), byTime(`followers(${x})`, 'followers', signal, true), week(x, signal)) : '', el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),

@@ -13,11 +13,11 @@ function you(signal) {
       return {q: ''};
     });
   }
-  const cards = [['You', x], ['Your circle', between(x)], ['Who follows you back', `intersect(follows(${x}), followers(${x}))`], ['Who does not follow you back', `except(follows(${x}), followers(${x}))`], ['Followers that you do not follow', `except(followers(${x}), follows(${x}))`],
-    ['What those you follow like today', rankText({of: `follows(${x})`, via: 'likes', since: '24h', except: `likes(${x})`})], ['Accounts like yours', rankText({of: `followers(${x})`, via: 'follows', by: 'lift', except: `members(${x})`})], ['Your new followers this week', `followers(${x}, since=7d)`]];
+  const cards = [['You', x], ['Your circle', between(x)], ['Who follows you back', `mutuals(${x})`], ['Who does not follow you back', `except(follows(${x}), followers(${x}))`], ['Followers that you do not follow', `except(followers(${x}), follows(${x}))`],
+    ['What those you follow like today', rankText({of: `follows(${x})`, via: 'likes', since: '24h', except: `likes(${x})`})], ['Accounts like yours', alike(x)], ['Your new followers this week', `followers(${x}, since=7d)`]];
   cards.forEach(([, q], i) => {
     notes[i] = el('small');
-    if (/^[ief]/.test(q)) countOf(q, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
+    if (/^[mef]/.test(q)) countOf(q, signal).then(({answer}) => { notes[i].textContent = (answer.incomplete ? 'at least ' : '') + counted(answer.total, 'account'); }, () => { /* its page shows the error */ });
   });
   return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), action('Not you?', () => {
     me.set('');

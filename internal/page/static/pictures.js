@@ -60,8 +60,15 @@ function overlapping(operands, signal) {
   if (n < 2 || n > (operands.operator ? 5 : 3)) return matrix(operands.sets, signal);
   return picture(n < 4 ? 'venn' : 'upset', 'How these sets overlap', signal, async () => {
     const {regions, answer, totals} = await regionsOf(operands, signal);
-    return [el('ul', {class: 'legend', 'data-as-of': answer.asOf}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), operands.operator ? unsure(answer) : incomplete(answer)];
+    return [el('ul', {class: 'legend', 'data-as-of': answer.asOf}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), ...await doubts(operands.sets, answer, signal)];
   });
+}
+
+// doubts says which of some sets may be incomplete, why, and how to complete them.
+async function doubts(sets, answer, signal) {
+  const all = {};
+  if (answer.incomplete) (await Promise.all(sets.map(s => countOf(s, signal)))).forEach(({answer: a}, i) => a.incomplete && (all[a.reason] ||= {...a, of: []}).of.push(letter(i)));
+  return [incomplete({sample: answer.sample}), ...Object.values(all).map(a => incomplete(a, a.of.join(', ')))];
 }
 
 const letter = i => String.fromCharCode(65 + i);
@@ -151,7 +158,7 @@ const matrix = (sets, signal) => picture('matrix', 'How many each two of these s
     return td;
   };
   return [el('div', {class: 'scroll'}, el('table', {}, el('tr', {}, el('td'), ...sets.map((_, i) => el('th', {scope: 'col'}, letter(i)))), ...sets.map((s, i) => el('tr', {}, el('th', {scope: 'row'}, el('b', {}, letter(i) + ' '), ...phrase(s)), ...sets.map((_, j) => cell(i, j)))))),
-    facts('Darker: more of the smaller of the two. On the diagonal: each alone. Each cell is a link.'), incomplete(answer)];
+    facts('Darker: more of the smaller of the two. On the diagonal: each alone. Each cell is a link.'), ...await doubts(sets, answer, signal)];
 });
 
 // showOverlap compares the sets, lists, accounts or posts in a text, one in a line.

@@ -37,11 +37,11 @@ const aPart = ['skein serve --store mine --around @you.bsky.social', 'you and th
 const theWhole = ['skein serve --backfill repos', 'the whole network, within days; takes 300 GB of disk'];
 
 // incomplete says of what an answer may lack something, why, and how to get it.
-function incomplete({incomplete, reason, missing, sample}) {
+function incomplete({incomplete, reason, missing, sample}, what = 'This answer') {
   const {accounts, roster, labelers} = missing || {}, did = !roster && /did:[\w:.%-]*\w/.exec(reason);
   const lacks = [accounts > (did ? 1 : 0) && 'records of ' + counted(accounts, 'account'), roster && counted(roster, 'list') + ' of accounts', labelers && 'labels of ' + counted(labelers, 'labeler')].filter(Boolean);
   return !incomplete && !sample ? '' : el('div', {class: 'warn'},
-    incomplete && el('p', {}, `This answer may be incomplete: ${sentence(reason)} `, lacks.length > 0 && `What may be missing: ${lacks.join(', ')}.`),
+    incomplete && el('p', {}, `${what} may be incomplete: ${sentence(reason)} `, lacks.length > 0 && `What may be missing: ${lacks.join(', ')}.`),
     sample && el('p', {}, `This answer is an estimate from a sample: ${sentence(sample)}`),
     Boolean(accounts || roster) && el('details', {}, el('summary', {}, 'How to complete it'), did ? ways(['skein backfill --did ' + did[0], 'the records of this account, while the server runs'], theWhole) : ways(theWhole, aPart)));
 }
