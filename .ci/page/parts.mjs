@@ -238,6 +238,13 @@ export async function pictures(the) {
     await page.unroute('**/xrpc/blue.skein.graph.overlap?**');
   }
   await page.unroute('**/xrpc/blue.skein.graph.query?**count=true');
+  const fits = await page.evaluate(() => [[0, true], [4, true], [4, false]].map(([members, known]) => {
+    Object.assign(latest, {members});
+    Object.assign(config, {public: known});
+    return fitting().textContent;
+  }));
+  await page.evaluate(() => Object.assign(config, {public: true}));
+  expect(/--store mine --around @YOUR.*300 GB/.test(fits[0]) && /serve --around …,@YOUR.*--store all --backfill repos.*300 GB/.test(fits[1]) && !/300 GB/.test(fits[2]), 'how to complete it fits the server: ' + fits);
   await states(the, [['circles-two', {q: `intersect(${sets.slice(0, 2)})`}], ['circles-three', {q: `except(${sets.slice(0, 3)})`}], ['rows', {q: `atleast(2, ${sets.slice(0, 4)})`}], ['matrix', {overlap: sets.join('\n')}], ['compared', {overlap: sets.slice(0, 2).join('\n')}]]);
 
   // The visitor says who they are, once.

@@ -21,14 +21,14 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
     const all = [...bar.querySelectorAll('.take')], signal = pending.signal;
     all.forEach(b => { b.disabled = true; });
     try {
-      note.textContent = await what(everything(method, params, most, n => { note.textContent = `${number.format(n)}${total ? ' of ' + number.format(total) : ''}…`; }, signal));
+      note.textContent = await what(everything(method, params, most, n => { note.textContent = `${number(n)}${total ? ' of ' + number(total) : ''}…`; }, signal));
     } catch (e) {
       if (!aborted(e)) note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
     all.forEach(b => { b.disabled = false; });
   }, {class: 'plain take'}));
   for (const name in panels) panel(name, panels[name]);
-  if (watch && indexing !== false) below.append(changes(watch, bar, note)); // only an indexing server sees changes
+  if (watch && latest.state !== 'off') below.append(changes(watch, bar, note)); // only an indexing server sees changes
   bar.append(...share());
   panel('curl command', curlLine(method, params));
   if (window.ClipboardItem) take('Copy all', copyAll);
@@ -169,7 +169,7 @@ function changes(q, bar, note) {
   };
   const recount = async (turn, mine) => {
     const {answer} = await countOf(q, pending.signal).catch(() => ({answer: {}}));
-    if (turn === asked && watching === mine) note.textContent = `Watching${answer.total >= 0 ? ': now ' + number.format(answer.total) : ''}; ${list.hidden ? 'no changes yet' : `${number.format(added)} added, ${number.format(removed)} removed`}.`;
+    if (turn === asked && watching === mine) note.textContent = `Watching${answer.total >= 0 ? ': now ' + number(answer.total) : ''}; ${list.hidden ? 'no changes yet' : `${number(added)} added, ${number(removed)} removed`}.`;
   };
   const connect = () => {
     const w = new WebSocket(location.origin.replace(/^http/, 'ws') + '/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams(cursor ? {set: q, cursor} : {set: q}));

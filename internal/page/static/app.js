@@ -27,8 +27,8 @@ const stored = name => ({
   set: text => { try { localStorage.setItem(name, text); } catch { /* it is forgotten */ } },
 });
 
-const number = new Intl.NumberFormat();
-const counted = (n, one, many) => number.format(n) + ' ' + (n === 1 ? one : many || one + 's');
+const number = new Intl.NumberFormat().format;
+const counted = (n, one, many) => number(n) + ' ' + (n === 1 ? one : many || one + 's');
 
 // Refused is an error answer.
 class Refused extends Error {
@@ -150,7 +150,7 @@ function atAnswer() {
   if (heading) heading.focus({preventScroll: true});
 }
 
-let indexing; // whether this server indexes, from live.js
+let latest = {}; // the state of the index, from live.js
 
 let config = {sets: [], examples: []};
 
@@ -276,9 +276,9 @@ function opened(params, member) {
 async function showRank(out, q, params, paged, signal) {
   const method = 'blue.skein.graph.rank', asked = {limit: '50', set: q};
   const {answer, took} = await ask(method, {...asked, ...paged.cursor}, signal);
-  const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number.format(i.total)})` : i.score >= 0 ? `, score ${number.format(+(i.score / 1e9).toPrecision(3))}` : '';
+  const part = i => i.lift ? ` of them · ${(i.lift / 1e6).toFixed(1)} × as many as expected by chance` : i.share ? ` (${(i.share / 1e4).toFixed(1)}% of all ${number(i.total)})` : i.score >= 0 ? `, score ${number(+(i.score / 1e9).toPrecision(3))}` : '';
   const count = i => {
-    const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number.format(i.count) + (deed && !i.lift && !i.share ? ' of them' : ''), set = opened(params, i.member);
+    const {deed} = setOf(params.via), text = (deed ? deed + ' ' : '') + number(i.count) + (deed && !i.lift && !i.share ? ' of them' : ''), set = opened(params, i.member);
     return [el('span', {class: 'more'}, set ? link({q: set}, text) : text, part(i))];
   };
   out.replaceChildren(title(...spell(rankTitle(q, params))), facts(howMany(paged, answer, answer.items, 'result'), params.of && link({q: params.of}, 'based on ' + (answer.of ? counted(answer.of, 'member') : params.of)), took), incomplete(answer),
@@ -353,7 +353,7 @@ async function showSubject(out, s, signal) {
     };
     try {
       const {answer} = await countOf(q, signal);
-      const total = answer.incomplete && !answer.total ? 'unknown' : (answer.incomplete ? 'at least ' : '') + number.format(answer.total);
+      const total = answer.incomplete && !answer.total ? 'unknown' : (answer.incomplete ? 'at least ' : '') + number(answer.total);
       if (answer.total) counts[i].textContent = total;
       else close(total);
       if (answer.incomplete && warning.hidden) {

@@ -1,7 +1,7 @@
 // The section Index status: the state of the index, once a second.
 'use strict';
 
-const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1});
+const rough = new Intl.NumberFormat(undefined, {notation: 'compact', maximumFractionDigits: 1}).format;
 const bytes = n => n < 1 ? '–' : ['B', 'KiB', 'MiB', 'GiB', 'TiB'].reduce((s, u, i) => n >= 1024 ** i ? (n / 1024 ** i).toFixed(i && n / 1024 ** i < 10 ? 1 : 0) + ' ' + u : s, '');
 const quarter = 900; // seconds
 let eventRates = [], edgeRates = [];
@@ -36,11 +36,11 @@ function draw(id, what, values) {
     e.style[side] = at + '%';
     plot.append(e);
   };
-  for (const t of ticks) label(rough.format(t), 'tick', 'top', y(t));
+  for (const t of ticks) label(rough(t), 'tick', 'top', y(t));
   const peak = x(values.indexOf(most)) / quarter * 100;
-  if (most > high) label('peak ' + rough.format(most) + ' (off the scale)', 'peak', peak > 50 ? 'right' : 'left', Math.min(peak, 100 - peak));
+  if (most > high) label('peak ' + rough(most) + ' (off the scale)', 'peak', peak > 50 ? 'right' : 'left', Math.min(peak, 100 - peak));
   figure.querySelector('.ages').replaceChildren(...[span(seconds) + ' ago', span(Math.round(seconds / 2)), 'now'].map(t => el('span', {}, t)));
-  plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number.format(least)} to ${number.format(most)}, now ${number.format(values.at(-1) || 0)}`);
+  plot.setAttribute('aria-label', `${what} per second in the last ${span(seconds)}: ${number(least)} to ${number(most)}, now ${number(values.at(-1) || 0)}`);
 }
 
 function tile(name, value, note) {
@@ -56,13 +56,13 @@ function ago(seconds) {
 }
 
 function live(m) {
-  indexing = m.state !== 'off';
+  latest = m;
   if (m.history) { eventRates = m.history.events; edgeRates = m.history.edges; }
   else { eventRates.push(m.eventRate); edgeRates.push(m.edgeRate); }
   eventRates = eventRates.slice(-quarter);
   edgeRates = edgeRates.slice(-quarter);
-  $('events-rate').textContent = number.format(m.eventRate);
-  $('edges-rate').textContent = number.format(m.edgeRate);
+  $('events-rate').textContent = number(m.eventRate);
+  $('edges-rate').textContent = number(m.edgeRate);
   draw('events-chart', 'Events', eventRates);
   draw('edges-chart', 'Links', edgeRates);
   const state = states[m.state] || m.state;
@@ -71,12 +71,12 @@ function live(m) {
   if (m.edges && $('empty')) $('empty').remove();
   const c = m.counts;
   $('tiles').replaceChildren(
-    tile('Follows, likes, …', rough.format(m.edges)), tile('Accounts', rough.format(c.accounts), c.hidden ? rough.format(c.hidden) + ' of them inactive' : ''),
-    tile('Accounts with full history', rough.format(c.complete), m.members ? `of the ${number.format(m.members)} of this part of the network` : m.reason || `all of ${rough.format(c.accounts)}`),
-    tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number.format(m.waiting)), tile('Accounts with missed events', number.format(c.desynchronized)),
-    tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number.format(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
-    ...(m.audited === undefined ? [] : [tile('Repos compared with their hosts', number.format(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
-  $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k.replace(/^list(?=item|block)/, 'list '), rough.format(n))));
+    tile('Follows, likes, …', rough(m.edges)), tile('Accounts', rough(c.accounts), c.hidden ? rough(c.hidden) + ' of them inactive' : ''),
+    tile('Accounts with full history', rough(c.complete), m.members ? `of the ${number(m.members)} of this part of the network` : m.reason || `all of ${rough(c.accounts)}`),
+    tile('Repos waiting to be fetched', m.waiting === undefined ? '–' : number(m.waiting)), tile('Accounts with missed events', number(c.desynchronized)),
+    tile('Last event from the relay', m.cursor === undefined ? '–' : 'no. ' + number(m.cursor), m.cursorTime ? new Date(m.cursorTime).toLocaleString() : ''), tile('Disk', bytes(m.disk)),
+    ...(m.audited === undefined ? [] : [tile('Repos compared with their hosts', number(m.audited), `${counted(m.differences || 0, 'record')} differed`)]));
+  $('kinds').replaceChildren(...Object.entries(c.records).filter(([k, n]) => n && k !== 'listitem_list').sort((a, b) => b[1] - a[1]).map(([k, n]) => tile(k.replace(/^list(?=item|block)/, 'list '), rough(n))));
 }
 
 // showState shows the state of the index. A screen reader speaks when the state changes, not when

@@ -43,7 +43,7 @@ async function regionsOf({operator, least, sets}, signal) {
     let size = 0; // by inclusion and exclusion
     for (const m of parts) if ((m & mask) === mask) size += (inside.length - bits(m).length) % 2 ? -shared(m) : shared(m);
     const kept = {intersect: !outside.length, union: true, except: mask === 1, atleast: inside.length >= least}[operator];
-    return {mask, size, kept, q: join('except', [join('intersect', inside.map(i => sets[i])), ...outside]), name: `${number.format(size)} ${outside.length ? 'only ' : ''}in ${inside.map(i => sets[i]).join(' and ')}`};
+    return {mask, size, kept, q: join('except', [join('intersect', inside.map(i => sets[i])), ...outside]), name: `${number(size)} ${outside.length ? 'only ' : ''}in ${inside.map(i => sets[i]).join(' and ')}`};
   });
   return {regions, answer, totals: sets.map((_, i) => answer.totals[all[1 << i]])};
 }
@@ -60,7 +60,7 @@ function overlapping(operands, signal) {
   if (n < 2 || n > (operands.operator ? 5 : 3)) return matrix(operands.sets, signal);
   return picture(n < 4 ? 'venn' : 'upset', 'How these sets overlap', signal, async () => {
     const {regions, answer, totals} = await regionsOf(operands, signal);
-    return [el('ul', {class: 'legend', 'data-as-of': answer.asOf}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number.format(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), ...await doubts(operands.sets, answer, signal)];
+    return [el('ul', {class: 'legend', 'data-as-of': answer.asOf}, ...operands.sets.map((s, i) => el('li', {class: 'set' + i}, link({q: s}, el('b', {}, letter(i)), ...phrase(s), ' ', el('strong', {}, number(totals[i])))))), ...n < 4 ? circles(regions, totals) : rows(regions, n), ...await doubts(operands.sets, answer, signal)];
   });
 }
 
@@ -105,7 +105,7 @@ function circles(regions, totals) {
   }
   // A part covers those of fewer sets, which are drawn before it.
   const parts = regions.filter(r => places[r.mask]).sort((a, b) => bits(a.mask).length - bits(b.mask).length).map(r => {
-    const {x, y} = places[r.mask], text = drawn('text', {x, y}, (r.size < 1e4 ? number : rough).format(r.size));
+    const {x, y} = places[r.mask], text = drawn('text', {x, y}, (r.size < 1e4 ? number : rough)(r.size));
     const form = bits(r.mask).map(i => drawn('g', {'clip-path': `url(#clip${i})`})).reduceRight((inner, g) => (g.append(inner), g), drawn('rect', {width: wide, height: high}));
     return r.size ? drawn('a', {href: '/?' + new URLSearchParams({q: r.q}), 'data-link': '', class: r.kept ? 'kept' : '', 'aria-label': r.name}, drawn('title', {}, r.name), form, text) : drawn('g', {class: 'none'}, form, text);
   });
@@ -141,7 +141,7 @@ function lens(r, s, d) {
 function rows(regions, n) {
   const some = regions.filter(r => r.size > 0).sort((a, b) => b.size - a.size);
   return [el('ol', {class: 'rows'}, ...some.map(r => {
-    const a = link({q: r.q}, ...Array.from({length: n}, (_, i) => el('b', {class: r.mask >> i & 1 ? 'in' : null}, letter(i))), place(el('i'), {width: 60 * r.size / some[0].size}), number.format(r.size));
+    const a = link({q: r.q}, ...Array.from({length: n}, (_, i) => el('b', {class: r.mask >> i & 1 ? 'in' : null}, letter(i))), place(el('i'), {width: 60 * r.size / some[0].size}), number(r.size));
     a.setAttribute('aria-label', r.name);
     return el('li', {class: r.kept ? 'kept' : null}, a);
   })), facts('The answer is filled. Each row has the members of exactly these sets, and is a link.')];
@@ -153,7 +153,7 @@ const matrix = (sets, signal) => picture('matrix', 'How many each two of these s
   const answer = await overlap(sets, signal);
   const cell = (i, j) => {
     const n = answer.pairs[i][j], share = n / Math.max(1, Math.min(answer.totals[i], answer.totals[j]));
-    const td = el('td', {title: i === j ? letter(i) : `${letter(i)} and ${letter(j)}: ${number.format(n)}, ${Math.round(100 * share)} % of the smaller`}, n ? link({q: i === j ? sets[i] : `intersect(${sets[i]}, ${sets[j]})`}, rough.format(n)) : '0');
+    const td = el('td', {title: i === j ? letter(i) : `${letter(i)} and ${letter(j)}: ${number(n)}, ${Math.round(100 * share)} % of the smaller`}, n ? link({q: i === j ? sets[i] : `intersect(${sets[i]}, ${sets[j]})`}, rough(n)) : '0');
     td.style.setProperty('--share', (i === j ? 0 : 55 * Math.sqrt(share)) + '%');
     return td;
   };

@@ -31,10 +31,11 @@ function waiting(out, asked, asking) {
   };
 }
 
-// ways lists commands that fill an index, and what they fetch.
-const ways = (...all) => el('dl', {class: 'ways'}, ...all.map(([command, what]) => el('div', {}, el('dt', {}, el('code', {}, command)), el('dd', {}, what))));
-const aPart = ['skein serve --store mine --around @you.bsky.social', 'you and the accounts that you follow, with all their records, within minutes'];
-const theWhole = ['skein serve --backfill repos', 'the whole network, within days; takes 300 GB of disk'];
+// fitting lists commands that fill an index, and what they fetch, for this server: it may have a part of the network only, or
+// be on a network of its own.
+const fitting = did => el('dl', {class: 'ways'}, ...[latest.members ? [`skein serve --around …,${did || '@YOUR.HANDLE'}`, 'this part, and the account with those that it follows'] :
+  did ? ['skein backfill --did ' + did, 'the records of this account, while the server runs'] : ['skein serve --store mine --around @YOUR.HANDLE', 'you and the accounts that you follow, with all their records'],
+[`skein serve ${latest.members ? '--store all ' : ''}--backfill repos`, 'the whole network' + (config.public ? ', within days; takes 300 GB of disk' : '')]].map(([command, what]) => el('div', {}, el('dt', {}, el('code', {}, command)), el('dd', {}, what))));
 
 // incomplete says of what an answer may lack something, why, and how to get it.
 function incomplete({incomplete, reason, missing, sample}, what = 'This answer') {
@@ -43,7 +44,7 @@ function incomplete({incomplete, reason, missing, sample}, what = 'This answer')
   return !incomplete && !sample ? '' : el('div', {class: 'warn'},
     incomplete && el('p', {}, `${what} may be incomplete: ${sentence(reason)} `, lacks.length > 0 && `What may be missing: ${lacks.join(', ')}.`),
     sample && el('p', {}, `This answer is an estimate from a sample: ${sentence(sample)}`),
-    Boolean(accounts || roster) && el('details', {}, el('summary', {}, 'How to complete it'), did ? ways(['skein backfill --did ' + did[0], 'the records of this account, while the server runs'], theWhole) : ways(theWhole, aPart)));
+    Boolean(accounts || roster) && el('details', {}, el('summary', {}, 'How to complete it'), fitting(did && did[0])));
 }
 
 // nothing says why an answer has no members.
@@ -52,5 +53,5 @@ const nothing = ({type, incomplete}) => el('p', {}, `No ${type === 'did' ? 'acco
 // emptiness says what to do about an index without records.
 async function emptiness(out, signal) {
   const m = await fetch('/live', {signal}).then(r => r.json()).catch(() => ({}));
-  if (m.edges === 0) out.prepend(el('section', {id: 'empty', class: 'warn'}, el('h2', {}, 'Nothing is indexed yet'), el('p', {}, (m.state === 'off' ? 'This server does not index.' : 'This server hears what happens from now on.') + ' For the past, start a server like this:'), ways(aPart, theWhole)));
+  if (m.edges === 0) out.prepend(el('section', {id: 'empty', class: 'warn'}, el('h2', {}, 'Nothing is indexed yet'), el('p', {}, (m.state === 'off' ? 'This server does not index.' : 'This server hears what happens from now on.') + ' For the past, start a server like this:'), fitting()));
 }

@@ -46,7 +46,7 @@ function chart(caption, answer, set, what, grown) {
   const form = new Intl.DateTimeFormat(undefined, step < 864e5 ? {month: 'short', day: 'numeric', hour: 'numeric', ...step < 36e5 && {minute: 'numeric'}} : {dateStyle: 'medium', timeZone: 'UTC'});
   const start = i => new Date(Date.parse(all[0].start) + i * step), when = i => form.format(start(i));
   let at = n - 1, from = at, dragging = false, sum = before;
-  const values = all.map(b => grown ? sum += b.count : b.count), most = Math.max(...values), last = number.format(values.at(-1)), ticks = steps(most), top = ticks.at(-1);
+  const values = all.map(b => grown ? sum += b.count : b.count), most = Math.max(...values), last = number(values.at(-1)), ticks = steps(most), top = ticks.at(-1);
   const brush = el('span', {class: 'brush', hidden: true}), says = facts('Drag to choose a time, or use the arrow keys, Shift and Enter.');
   const chosen = () => [Math.min(at, from), Math.max(at, from) + 1], count = () => all.slice(...chosen()).reduce((s, b) => s + b.count, 0);
   const select = (to, extend) => {
@@ -55,7 +55,7 @@ function chart(caption, answer, set, what, grown) {
     const [low, high] = chosen();
     brush.hidden = false;
     place(brush, {left: 100 * low / n, width: 100 * (high - low) / n});
-    says.textContent = `${when(low)}${high > low + 1 ? ' to ' + when(high) : ''}: ${number.format(count())}${grown ? ` new, ${number.format(values[high - 1])} then` : ''}`;
+    says.textContent = `${when(low)}${high > low + 1 ? ' to ' + when(high) : ''}: ${number(count())}${grown ? ` new, ${number(values[high - 1])} then` : ''}`;
     plot.setAttribute('aria-valuenow', at);
     plot.setAttribute('aria-valuetext', says.textContent);
   };
@@ -65,7 +65,7 @@ function chart(caption, answer, set, what, grown) {
     return Math.floor(n * (e.clientX - box.left) / box.width);
   };
   const plot = el('div', {class: 'plot', role: 'slider', tabindex: '0', 'aria-valuemin': '0', 'aria-valuemax': n - 1, 'aria-valuenow': at,
-    'aria-label': `${what} ${grown ? 'in all, ' : ''}per ${unit} from ${when(0)} to ${when(n - 1)}: peak ${number.format(most)}, latest ${last}. Shift with the arrow keys chooses a time, Enter shows it`,
+    'aria-label': `${what} ${grown ? 'in all, ' : ''}per ${unit} from ${when(0)} to ${when(n - 1)}: peak ${number(most)}, latest ${last}. Shift with the arrow keys chooses a time, Enter shows it`,
     onkeydown: e => {
       const to = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: n - 1}[e.key];
       if (e.key === 'Enter') apply();
@@ -84,14 +84,14 @@ function chart(caption, answer, set, what, grown) {
     onpointerup: () => {
       dragging = false;
       apply();
-    }}, brush, ...ticks.map(t => place(el('span', {class: 'tick', 'aria-hidden': 'true'}, rough.format(t)), {bottom: 100 * t / top})));
+    }}, brush, ...ticks.map(t => place(el('span', {class: 'tick', 'aria-hidden': 'true'}, rough(t)), {bottom: 100 * t / top})));
   if (grown) {
     const line = values.map((v, i) => `L${n * i / (n - 1)} ${top - v}`).join(''), path = (name, d) => drawn('path', {class: name, d});
     plot.prepend(drawn('svg', {viewBox: `0 0 ${n} ${top}`, preserveAspectRatio: 'none'}, path('area', `M0 ${top}${line}V${top}`), path('line', 'M' + line.slice(1))));
   } else {
-    plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number.format(v)}`}), {height: 100 * v / top}))));
+    plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number(v)}`}), {height: 100 * v / top}))));
   }
-  caption.replaceChildren(...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number.format(sum - before)} of them since ${when(0)}` : ` · peak ${number.format(most)}${before ? ` · ${number.format(before)} earlier or undated` : ''}`));
+  caption.replaceChildren(...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number(sum - before)} of them since ${when(0)}` : ` · peak ${number(most)}${before ? ` · ${number(before)} earlier or undated` : ''}`));
   return [plot, el('p', {class: 'ages', 'aria-hidden': 'true'}, ...[...new Set([0, 1, 2, 3].map(i => Math.round(i * (n - 1) / 3)))].map(i => el('span', {}, when(i)))), says];
 }
 
@@ -106,7 +106,7 @@ const week = (x, signal) => picture('week', 'Its week by hour', signal, async ()
   const most = Math.max(...hours.flat()), busy = hours.findIndex(d => d.includes(most));
   if (!most) return null;
   const day = i => new Date(2024, 0, 1 + i).toLocaleDateString(undefined, {weekday: 'short'}), hour = h => new Date(2024, 0, 1, h).toLocaleTimeString(undefined, {hour: 'numeric'});
-  const label = (d, h) => `${day(d)}, ${hour(h)}: ${number.format(hours[d][h])}`, busiest = 'Busiest: ' + label(busy, hours[busy].indexOf(most));
+  const label = (d, h) => `${day(d)}, ${hour(h)}: ${number(hours[d][h])}`, busiest = 'Busiest: ' + label(busy, hours[busy].indexOf(most));
   return [el('div', {class: 'hours', role: 'img', 'aria-label': busiest}, ...hours.flatMap((row, d) => [el('small', {}, day(d)), ...row.map((c, h) => place(el('span', {title: label(d, h)}), {opacity: c ? 15 + 85 * c / most : 6}))]), el('small'), ...[0, 6, 12, 18].map(h => el('small', {class: 'hour'}, hour(h)))),
     facts(`${busiest}. Counts ${sets.join(', ').replace(/, (\w+)$/, ' and $1')} of the last 28 days, in your time zone.`), unsure({incomplete: answers.some(a => a.incomplete)})];
 });
