@@ -251,7 +251,7 @@ const facts = (...all) => el('p', {class: 'facts'}, ...all.filter(Boolean).flatM
 
 // members lists the members on a page of an answer, with a link to the next page.
 const members = (state, {page}, answer, items, more) => [
-  items.length ? list(items, more) : nothing(answer),
+  items.length ? list(items, more) : nothing(answer, state.q),
   answer.cursor ? el('p', {}, link({...state, cursor: answer.cursor, page: String(page + 1)}, 'Next page')) : ''];
 
 const howMany = ({page}, {cursor}, items, one) => page > 1 ? 'page ' + page : (cursor ? 'first ' : '') + counted(items.length, one);

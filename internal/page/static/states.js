@@ -47,8 +47,11 @@ function incomplete({incomplete, reason, missing, sample}, what = 'This answer')
     Boolean(accounts || roster) && el('details', {}, el('summary', {}, 'How to complete it'), fitting(did && did[0])));
 }
 
-// nothing says why an answer has no members.
-const nothing = ({type, incomplete}) => el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} ${incomplete ? 'are indexed here, and there may be some.' : 'found. If you expected some, check the handles, DIDs and links in the query.'}`);
+// nothing says why the answer to a query has no members.
+function nothing({type, incomplete}, q = '') {
+  const any = q.replace(/\bmin=\d+/g, 'min=1');
+  return el('p', {}, `No ${type === 'did' ? 'accounts' : 'records'} ${incomplete ? 'are indexed here, and there may be some.' : any === q ? 'found. If you expected some, check the handles, DIDs and links in the query.' : 'have such a count.'}`, any !== q && link({q: any}, ' Show those with min=1'));
+}
 
 // emptiness says what to do about an index without records.
 async function emptiness(out, signal) {
