@@ -333,7 +333,7 @@ async function showSubject(out, s, signal) {
   const heading = title(el('span', {class: 'who'}, el('span', {class: 'it'}, x)), ' ', atBluesky(x));
   heading.classList.add('subject');
   heading.dataset.member = x;
-  out.replaceChildren(el('div', {class: 'head'}, heading, ...share()), about, warning, s.kind === 'account' ? el('div', {class: 'pictures'}, circle(x, signal), byTime(`followers(${x})`, 'followers', signal, true), week(x, signal)) : '', el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),
+  out.replaceChildren(el('div', {class: 'head'}, heading, ...share()), about, warning, s.kind === 'account' ? el('div', {class: 'pictures'}, circle(x, signal), byTime(`followers(${x})`, 'Followers', signal, true), week(x, signal)) : '', el('ul', {class: 'cards'}, ...cards.map(([name, q, , meaning], i) => el('li', {title: meaning}, link({q}, el('b', {}, name), counts[i])))),
     s.kind === 'post' ? byTime(`likers(${x})`, 'Likes', signal) : '', form);
   nameThem(out, signal);
   if (x.startsWith('https:')) { // only the server knows its AT URI

@@ -21,7 +21,7 @@ const histogram = async (set, signal, more) => (await ask('blue.skein.graph.hist
 // or, if grown, of that and the ones before.
 const byTime = (set, what, signal, grown) => picture(grown ? 'grown' : 'times', what, signal, async figure => {
   const answer = await histogram(set, signal);
-  return answer.buckets.length > 1 ? [...chart(figure.firstChild, answer, set, what, grown), unsure(answer)] : null;
+  return answer.buckets.length > (grown ? 0 : 1) ? [...chart(figure.firstChild, answer, set, what, grown), unsure(answer)] : null;
 });
 
 // within limits a set to a window of time, instead of the one that it has.
@@ -85,13 +85,13 @@ function chart(caption, answer, set, what, grown) {
       dragging = false;
       apply();
     }}, brush, ...ticks.map(t => place(el('span', {class: 'tick', 'aria-hidden': 'true'}, rough(t)), {bottom: 100 * t / top})));
-  if (grown) {
+  if (grown && n > 1) {
     const line = values.map((v, i) => `L${n * i / (n - 1)} ${top - v}`).join(''), path = (name, d) => drawn('path', {class: name, d});
     plot.prepend(drawn('svg', {viewBox: `0 0 ${n} ${top}`, preserveAspectRatio: 'none'}, path('area', `M0 ${top}${line}V${top}`), path('line', 'M' + line.slice(1))));
   } else {
     plot.prepend(el('div', {class: 'bars'}, ...values.map((v, i) => place(el('span', {title: `${when(i)}: ${number(v)}`}), {height: 100 * v / top}))));
   }
-  caption.replaceChildren(...grown ? [el('b', {}, last), ` ${what}`] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number(sum - before)} of them since ${when(0)}` : ` · peak ${number(most)}${before ? ` · ${number(before)} earlier or undated` : ''}`));
+  caption.replaceChildren(...grown ? [el('b', {}, last), ' ' + what.toLowerCase()] : [`${what} per ${unit}`], el('small', {}, grown ? ` · ${number(sum - before)} of them since ${when(0)}` : ` · peak ${number(most)}${before ? ` · ${number(before)} earlier or undated` : ''}`));
   return [plot, el('p', {class: 'ages', 'aria-hidden': 'true'}, ...[...new Set([0, 1, 2, 3].map(i => Math.round(i * (n - 1) / 3)))].map(i => el('span', {}, when(i)))), says];
 }
 
