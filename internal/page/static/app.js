@@ -58,8 +58,9 @@ async function ask(method, params, signal) {
 // countOf asks for the number of members of a set.
 const countOf = (set, signal) => ask('blue.skein.graph.query', {set, count: 'true'}, signal);
 
-// link makes a link to a state of this page.
-const link = (params, ...children) => el('a', {href: '/?' + new URLSearchParams(params), 'data-link': true}, ...children);
+// link makes a link to a state of this page, at its address.
+const address = params => '/?' + new URLSearchParams(params);
+const link = (params, ...children) => el('a', {href: address(params), 'data-link': true}, ...children);
 
 // clean removes spaces and invisible marks around text copied from a page.
 const clean = text => text.replace(/^[\s\p{Cf}]+|[\s\p{Cf}]+$/gu, '');
@@ -134,12 +135,12 @@ async function show() {
 const announce = element => { $('announced').textContent = element ? [...element.childNodes].map(n => n.selectedOptions ? n.selectedOptions[0].text : n.textContent).join('') : ''; };
 
 // go shows the state that params describe.
-function go(params) { return visit('/' + (params.q === '' ? '' : '?' + new URLSearchParams(params))); }
+const go = params => visit(params.q === '' ? '/' : address(params));
 
 // visit shows another state of this page, and keeps the scroll position of this one.
-async function visit(address) {
+async function visit(to) {
   history.replaceState({y: scrollY}, '');
-  history.pushState(null, '', address);
+  history.pushState(null, '', to);
   await show();
   scrollTo(0, 0);
 }
@@ -224,7 +225,7 @@ const title = (...children) => el('h2', {tabindex: '-1'}, ...children);
 const literals = /(@[\w-]+(?:\.[\w-]+)+|did:[a-z]+:[A-Za-z0-9._:%-]+|at:\/\/[^\s(),"]+|https:\/\/bsky\.app\/profile\/[^\s(),"]+)/;
 
 // spell returns an expression with a link at each name. names.js replaces the names.
-const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 === 0 ? part : el(as, {class: 'lit', 'data-member': part, ...as === 'a' && {href: '/?' + new URLSearchParams({q: part}), 'data-link': true}}, part));
+const spell = (text, as = 'a') => text.split(literals).map((part, i) => i % 2 === 0 ? part : el(as, {class: 'lit', 'data-member': part, ...as === 'a' && {href: address({q: part}), 'data-link': true}}, part));
 
 // showSet shows a page of a set, with the times of its records if the expression is one set.
 async function showSet(out, q, paged, signal) {

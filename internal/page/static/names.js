@@ -75,13 +75,13 @@ function describe(e, allowed) {
 const pictured = p => p && p.avatar && (config.people ? p.avatar.startsWith('/') : p.avatar.startsWith('https://cdn.bsky.app/'));
 const avatar = p => el('img', {src: p.avatar, alt: '', loading: 'lazy', referrerpolicy: 'no-referrer'});
 
-// showFace fills a face with the picture of its account, or else the first letter of its name.
+// showFace fills a face with the picture of its account, or else the first letter of its name or the last two of its DID.
 function showFace(e, p, name) {
   if (e.dataset.named) return;
   if (p) e.dataset.named = 'all';
   e.title = p ? '@' + p.handle : name;
   e.setAttribute('aria-label', e.title);
-  e.replaceChildren(pictured(p) ? avatar(p) : e.title.replace(/^(@|did:.*)/, '').slice(0, 1).toUpperCase() || '@');
+  e.replaceChildren(pictured(p) ? avatar(p) : e.title.replace(/^(@|did:.*)/, '').slice(0, 1).toUpperCase() || name.slice(-2));
 }
 
 // nameLiteral replaces a name in an expression by one that people can read.

@@ -107,7 +107,7 @@ function circles(regions, totals) {
   const parts = regions.filter(r => places[r.mask]).sort((a, b) => bits(a.mask).length - bits(b.mask).length).map(r => {
     const {x, y} = places[r.mask], text = drawn('text', {x, y}, (r.size < 1e4 ? number : rough)(r.size));
     const form = bits(r.mask).map(i => drawn('g', {'clip-path': `url(#clip${i})`})).reduceRight((inner, g) => (g.append(inner), g), drawn('rect', {width: wide, height: high}));
-    return r.size ? drawn('a', {href: '/?' + new URLSearchParams({q: r.q}), 'data-link': '', class: r.kept ? 'kept' : '', 'aria-label': r.name}, drawn('title', {}, r.name), form, text) : drawn('g', {class: 'none'}, form, text);
+    return r.size ? drawn('a', {href: address({q: r.q}), 'data-link': '', class: r.kept ? 'kept' : '', 'aria-label': r.name}, drawn('title', {}, r.name), form, text) : drawn('g', {class: 'none'}, form, text);
   });
   const round = (c, i) => drawn('circle', {cx: c.x, cy: c.y, r: c.r, class: 'ring set' + i}), name = (c, i) => drawn('text', {x: c.x + (i ? .87 : -.87) * (c.r + 9), y: c.y + (i > 1 ? .65 : -.5) * (c.r + 9), class: 'name set' + i}, letter(i));
   return [drawn('svg', {viewBox: `0 0 ${wide} ${high}`, role: 'group', 'aria-label': 'The parts of the sets'}, ...all.map((c, i) => drawn('clipPath', {id: 'clip' + i}, round(c, i))), ...parts, ...all.map(round), ...all.map(name)),
@@ -117,8 +117,8 @@ function circles(regions, totals) {
 // saveCircles saves the circles with their title, their legend, what they may lack, and where and when they are from. The page's
 // policy lets no canvas draw them, so the file is an SVG, with the styles as attributes.
 function saveCircles() {
-  const found = s => [...document.querySelectorAll(s)], text = e => e.textContent, [svg] = found('.venn svg'), copy = svg.cloneNode(true), all = svg.querySelectorAll('*'), rings = found('.venn svg > circle'), {asOf} = found('.legend')[0].dataset;
-  const wrap = (text, fill = getComputedStyle(svg.parentNode).color) => text.match(/.{1,62}(\s|$)|.{62}/g).map(t => [t, fill]), head = wrap(text(found('#out h2')[0])), x = -20, wide = 440;
+  const found = s => [...document.querySelectorAll(s)], text = e => e.textContent, [svg] = found('.venn svg'), copy = svg.cloneNode(true), all = svg.querySelectorAll('*'), rings = found('.venn svg > circle'), {asOf} = found('.legend')[0].dataset, {color, backgroundColor} = getComputedStyle(svg.parentNode);
+  const wrap = (text, fill = color) => text.match(/.{1,62}(\s|$)|.{62}/g).map(t => [t, fill]), head = wrap(text(found('#out h2')[0])), x = -20, wide = 440;
   const lines = [...head, ...found('.venn li').flatMap((li, i) => wrap(`${letter(i)}: ${text(li).slice(1)}`, getComputedStyle(rings[i]).stroke)), ...[...found('.venn p.warn, .venn .warn p').map(text), `Source: ${location.host}, ${asOf ? 'as of ' + asOf : 'saved ' + new Date().toISOString()}`].flatMap(t => wrap(t))];
   const y = -20 * head.length - 10, below = svg.viewBox.baseVal.height, high = below + 20 * lines.length + 20;
   copy.querySelectorAll('*').forEach((e, i) => {
@@ -126,7 +126,7 @@ function saveCircles() {
     e.removeAttribute('href');
   });
   attribute(copy, {viewBox: `${x} ${y} ${wide} ${high}`, width: 2 * wide, height: 2 * high, 'font-family': 'system-ui, sans-serif', 'font-size': 12});
-  copy.prepend(drawn('title', {}, document.title), drawn('rect', {x, y, width: wide, height: high, fill: getComputedStyle(svg.parentNode).backgroundColor}));
+  copy.prepend(drawn('title', {}, document.title), drawn('rect', {x, y, width: wide, height: high, fill: backgroundColor}));
   copy.append(...lines.map(([t, fill], i) => drawn('text', {x: x + 8, y: i < head.length ? y + 20 * (i + 1) : below + 20 * (i + 1 - head.length), fill}, t)));
   save(new URLSearchParams(location.search).values().next().value, '.svg', 'image/svg+xml', new XMLSerializer().serializeToString(copy));
 }
@@ -163,16 +163,16 @@ const matrix = (sets, signal) => picture('matrix', 'How many each two of these s
 
 // showOverlap compares the sets, lists, accounts or posts in a text, one in a line.
 function showOverlap(out, text, signal) {
-  const input = el('textarea', {rows: '4', spellcheck: 'false', autocapitalize: 'off', id: 'compared'}), whole = {list: 'listed', account: 'followers', post: 'likers'};
+  const input = el('textarea', {rows: '4', spellcheck: 'false', autocapitalize: 'off', id: 'compared'});
   input.value = text;
   const sets = text.split('\n').map(clean).filter(Boolean).map(t => {
     const s = !isSet(t) && subjectOf(t);
-    return s ? `${whole[s.kind]}(${s.name})` : t;
+    return s ? `${usual[s.kind]}(${s.name})` : t;
   });
   const table = new URLSearchParams([...sets.map(s => ['set', s]), ['format', 'csv'], ...config.handles ? [['names', 'true']] : []]);
   out.replaceChildren(title('How much do they overlap?'), el('form', {onsubmit: e => {
     e.preventDefault();
-    visit('/?' + new URLSearchParams({overlap: input.value})).then(atAnswer);
+    go({overlap: input.value}).then(atAnswer);
   }}, el('label', {for: 'compared'}, 'Up to 20 lists, accounts (their followers), posts (their likers) or expressions, one in each line'), input, el('button', {}, 'Compare')),
   ...sets.length ? [overlapping({sets}, signal), el('div', {class: 'bar'}, ...share(), el('a', {class: 'plain', href: '/xrpc/blue.skein.graph.overlap?' + table, download: 'overlap.csv'}, 'CSV'))] : []);
 }
@@ -205,12 +205,14 @@ function faces(out, params, signal) {
 const between = x => `blend(${[['posts', 3, 'repliers'], ['posts', 2, 'quoters'], ['posts', 1, 'likers'], ['likes', 1, 'authors'], ['reposts', 2, 'authors']].filter(([set, , via]) => setOf(set).name && setOf(via).name)
   .map(([set, weight, via]) => `${weight}, rank(of=${set}(${x}${via === 'authors' ? ', since=90d' : ''}), via=${via})`).join(', ')}, except=members(${x}))`;
 
-// circle returns a picture of these accounts around the account, the closest ones inside.
+// circle returns a picture of these accounts around the account, the closest ones inside. Their names stand below it
+// if they have no pictures.
 const circle = (x, signal) => picture('circle', 'Its circle', signal, async () => {
   const set = between(x), {answer} = await ask('blue.skein.graph.rank', {set, limit: '24', ...config.handles && {names: 'true'}}, signal), inner = Math.min(8, answer.items.length);
   if (!inner) return null;
   Object.entries(answer.handles || {}).forEach(([did, handle]) => handles.set(did, '@' + handle));
   const at = (who, turn, away, width) => place(face(who), {left: 50 + away * Math.sin(2 * Math.PI * turn), top: 50 - away * Math.cos(2 * Math.PI * turn), width});
   const around = el('div', {class: 'around'}, at(x, 0, 0, 22), ...answer.items.map((i, k) => k < inner ? at(i.member, k / inner, 24, 14) : at(i.member, (k - inner + .5) / (answer.items.length - inner), 43, 10)));
-  return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), unsure(answer)];
+  const names = answer.items.map(({member}) => Object.assign(spell(member)[1], {textContent: handles.get(member) || '…' + member.slice(-6)}));
+  return [around, el('p', {class: 'facts'}, setOf('repliers').name ? 'Who answers, quotes and likes it, and whom it likes and reposts, ' : 'Whom it liked and reposted in the last 90 days, ', link({q: set}, 'as a list'), '.'), facts(...names), unsure(answer)];
 });
