@@ -66,7 +66,7 @@ function live(m) {
   draw('events-chart', 'Events', eventRates);
   draw('edges-chart', 'Links', edgeRates);
   const state = states[m.state] || m.state;
-  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag !== undefined ? `, ${ago(m.lag)} behind the relay` : '');
+  showState(m.state === 'live' || m.state === 'off' ? 'live' : m.state === 'blocked' || m.state === 'full' || m.state === 'unknown' ? 'bad' : '', state, m.state === 'live' && m.lag > 5 ? `, ${ago(m.lag)} behind the relay` : '');
   $('version').textContent = 'skein ' + m.version + ' · storage: ' + m.engine;
   if (m.edges && $('empty')) $('empty').remove();
   const c = m.counts;
