@@ -56,7 +56,7 @@ await context.route('**/page/config.json', async route => {
   const response = await route.fetch();
   await route.fulfill({response, json: {...await response.json(), public: true}});
 });
-const nameless = () => page.evaluate(() => { localStorage.clear(); localStorage.setItem('names', 'no'); });
+await page.addInitScript(() => { if (localStorage.getItem('names') === null) localStorage.setItem('names', 'no'); });
 
 const until = untilOf(page), axe = axeOf(page, axeSource, expect);
 
@@ -75,8 +75,6 @@ const members = () => page.$$eval('#out .members .who a', list => list.map(a => 
 const the = {page, likers, base, shots, account, post, follows, records, hidden, type, outside, expect, until, axe, facts, action, lines};
 
 // The state of the index has a page of its own, one click from every other.
-await page.goto(base + '/openapi.json');
-await nameless();
 await page.goto(base + '/');
 expect(await page.isHidden('#now'), 'the first page is for the visitor');
 await until(() => /live|answer/.test(document.querySelector('#state-text').textContent));
@@ -485,7 +483,7 @@ await page.waitForTimeout(300);
 expect(outside.length === asked, 'no names, once they are off');
 
 // On the public network names are shown unless the viewer turns them off.
-await page.evaluate(() => localStorage.clear());
+await page.evaluate(() => localStorage.setItem('names', ''));
 await page.goto(base + '/?' + new URLSearchParams({q: `follows(${account})`}));
 await until(() => document.querySelectorAll('#out .members b').length > 0);
 expect(await page.isChecked('#names'), 'names are shown on the public network');
@@ -494,7 +492,7 @@ await page.reload();
 await answered();
 await page.waitForTimeout(300);
 expect(!(await page.isChecked('#names')) && await page.$('#out .members b') === null, 'unless the viewer turns them off');
-await nameless();
+await page.evaluate(() => localStorage.clear());
 
 await typing(the);
 await waits(the);
