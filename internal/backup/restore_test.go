@@ -69,7 +69,9 @@ func TestRestoreOverHTTP(t *testing.T) {
 			left++
 		}
 	}
+	mu.Lock()
 	served = 0
+	mu.Unlock()
 	told := int64(0)
 	if err = backup.Restore(t.Context(), web, backup.RestoreOptions{Dir: into, Manifest: m, Progress: func(done, _ int64) {
 		mu.Lock()
@@ -89,8 +91,11 @@ func TestRestoreOverHTTP(t *testing.T) {
 	if _, err := create(t, web, s.has, backup.CreateOptions{Time: time.Now()}); !errors.Is(err, backup.ErrReadOnly) {
 		t.Fatal(err)
 	}
+	mu.Lock()
 	breaks, asked = 1<<30, map[string]int{}
+	mu.Unlock()
 	err = backup.Restore(t.Context(), web, backup.RestoreOptions{Dir: into + "2", Manifest: m})
+	srv.Close() // no handler runs any more
 	if err == nil || errors.Is(err, backup.ErrPart) || slices.Max(slices.Collect(maps.Values(asked))) != 6 {
 		t.Errorf("a server that always breaks off: %v, %v", err, asked)
 	}
