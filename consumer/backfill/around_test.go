@@ -212,7 +212,7 @@ func TestCorrectedFlags(t *testing.T) {
 	}
 }
 
-// The repos of a new part are fetched once the stream is heard, and its start is no hole.
+// The repos of a new part are fetched once the stream is heard, so that its start is not recorded as a hole.
 func TestAroundHearsFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -67,14 +67,19 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	return now, nil
 }
 
-// accounts returns the DIDs of some accounts in the index, for the page to ask about: the centers of its part, or the first ones.
+// accounts returns the DIDs of some active accounts in the index, for the page to ask about: the centers of its part, or the first ones.
 func (s *server) accounts(ctx context.Context) (dids []string) {
 	_ = s.Graph.View(ctx, func(v *ask.View) error { // if it fails, the page asks about none
 		if dids = slices.Clone(v.Known().Past.Around.Centers); len(dids) > 0 {
 			return nil
 		}
 		var ids []dict.ID
-		err := v.EachAccount(0, func(id dict.ID, _ *format.RepoState) bool { ids = append(ids, id); return len(ids) < 30 })
+		err := v.EachAccount(0, func(id dict.ID, st *format.RepoState) bool {
+			if !st.Has(format.FlagHidden) {
+				ids = append(ids, id)
+			}
+			return len(ids) < 30
+		})
 		return errors.Join(err, v.Strings(dict.DID, ids, func(_ int, did []byte) error { dids = append(dids, string(did)); return nil }))
 	})
 	return dids

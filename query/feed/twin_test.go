@@ -2,6 +2,7 @@ package feed
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -274,6 +275,20 @@ func TestSeenForAWeek(t *testing.T) {
 		}
 		if n := taken(did, all[3000-1024:3000]); n != 1024 {
 			t.Errorf("%d of the latest 1,024 posts are seen", n)
+		}
+		// A query node of a cluster takes part; a server that only reads since its disk is full keeps nothing.
+		for _, full := range []bool{false, true} {
+			node, err := graph.Open(t.Context(), store, graph.Options{ReadOnly: true, Embedded: full})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := viewer(node, did)
+			if err := node.AddSeen(t.Context(), v.slot, today(), []uint32{v.mark("x")}); full != errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("a disk that is full: %v: %v", full, err)
+			}
+			if taken(did, []string{"x"}) != 1 {
+				t.Error("a node keeps nothing that others read")
+			}
 		}
 		if n := taken(did, all[3000:]) + taken("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", all); n > len(all)/10_000 {
 			t.Errorf("%d of %d unseen posts are taken for seen", n, len(all))

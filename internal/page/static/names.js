@@ -1,6 +1,6 @@
 // Names and pictures of accounts, and texts of posts. The viewer's browser fetches them from
 // public.api.bsky.app, or from this server if the people are made up. On a network that is not
-// public, this server gives the handles, and there is no more.
+// public, this server gives handles, and nothing gives names, pictures or texts.
 'use strict';
 
 // profiles are by DID and by handle, texts by URI; null if there is none. handles are by DID.
