@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -82,6 +83,7 @@ func (w *world) rows(method string, p url.Values, format string) (rows []map[str
 // that are known.
 func TestFormats(t *testing.T) {
 	w := newWorld(t, 51, 4000)
+	w.blockLists(rand.New(rand.NewPCG(51, 1)), 1500)
 	names := &handles{kept: map[string]string{}, remote: map[string]string{}}
 	var liker, post, blocker string
 	v := w.model.Views()
@@ -160,6 +162,9 @@ func TestFormats(t *testing.T) {
 	}
 	p := url.Values{"actor": {blocker}, "direction": {"blocking"}, "limit": {"100"}}
 	rows, _ := w.rows("getBlocks", p, "csv")
+	if !slices.ContainsFunc(rows, func(row map[string]string) bool { return row["list"] != "" }) {
+		t.Error("nobody blocks through a list")
+	}
 	for _, b := range w.answer("getBlocks", p).Blocks {
 		if b.Record != "" {
 			if rows[0]["did"] != b.DID || rows[0]["record"] != b.Record || rows[0]["list"] != "" {
