@@ -85,7 +85,7 @@ func (f *front) serveHTTP(t *tasks, o *ServeOptions, flag string, at net.Listene
 		}
 	})
 	srv := &http.Server{
-		Handler:           h,
+		Handler:           ln.handler(h),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,

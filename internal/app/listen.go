@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -60,19 +61,44 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// state is the ConnState function of the server.
+// state is the ConnState function of the server. It leaves a connection with a request to handler.
 func (l *limitedListener) state(conn net.Conn, s http.ConnState) {
-	if c, ok := conn.(*limitedConn); ok && s != http.StateHijacked && s != http.StateClosed {
-		c.hold.SetIdle(s != http.StateActive)
+	if c, ok := conn.(*limitedConn); ok && (s == http.StateNew || s == http.StateIdle) {
+		c.hold.SetIdle(true)
 	}
 }
 
 // context is the ConnContext function of the server.
 func (l *limitedListener) context(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(*limitedConn); ok {
-		return c.hold.WithConnection(ctx)
+	return context.WithValue(ctx, l, conn)
+}
+
+// handler makes a connection busy, for h, when its request has come whole. Later versions of HTTP have other requests
+// on the connection.
+func (l *limitedListener) handler(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(l).(*limitedConn); ok && r.ProtoMajor == 1 && r.Body != http.NoBody {
+			r.Body = &arrivingBody{r.Body, c.hold}
+		} else if ok {
+			c.hold.SetIdle(false)
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+type arrivingBody struct {
+	io.ReadCloser
+
+	hold *clients.Hold
+}
+
+// Read implements io.Reader.
+func (b *arrivingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.hold.SetIdle(false)
 	}
-	return ctx
+	return n, err // the handler looks at its type
 }
 
 // Close implements net.Conn.

@@ -21,7 +21,7 @@ func limited(t *testing.T, most int, refused func(), h http.HandlerFunc) (ln *li
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	ln = limitListener(tcp, most, clients.Proxies{}, refused)
-	srv = &http.Server{ConnState: ln.state, ConnContext: ln.context, ReadHeaderTimeout: time.Minute, Handler: h}
+	srv = &http.Server{ConnState: ln.state, ConnContext: ln.context, ReadHeaderTimeout: time.Minute, Handler: ln.handler(h)}
 	go func() { _ = srv.Serve(ln) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	return ln, srv
@@ -45,7 +45,7 @@ func TestLimitedListener(t *testing.T) {
 	var refused, working atomic.Int64
 	release := make(chan struct{})
 	ln, srv := limited(t, most, func() { refused.Add(1) }, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
+		if _, err := io.ReadAll(r.Body); err == nil && r.URL.Path == "/slow" {
 			working.Add(1)
 			<-release
 		}
@@ -53,7 +53,7 @@ func TestLimitedListener(t *testing.T) {
 	})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	ask := func(path string) error {
-		resp, err := client.Get("http://" + ln.Addr().String() + path)
+		resp, err := client.PostForm("http://"+ln.Addr().String()+path, url.Values{"a": {"b"}})
 		if err != nil {
 			return err
 		}
@@ -70,9 +70,16 @@ func TestLimitedListener(t *testing.T) {
 	}
 	time.Sleep(50 * time.Millisecond) // answered connections close a moment later
 	busy := make(chan error, most)
-	for range most {
+	for range most - 1 {
 		go func() { busy <- ask("/slow") }()
 	}
+	go func() { // without a body
+		resp, err := client.Get("http://" + ln.Addr().String() + "/slow")
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		busy <- err
+	}()
 	for began := time.Now(); working.Load() < most; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("%d busy, want %d", working.Load(), most)

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"cmp"
-	"context"
 	"net/netip"
 	"slices"
 	"sync"
@@ -207,21 +206,6 @@ func pathOf(client string) (path []string) {
 		}
 	}
 	return append(path, client)
-}
-
-type connectionKey struct{}
-
-// WithConnection returns a context of a connection that has the Hold.
-func (h *Hold) WithConnection(ctx context.Context) context.Context {
-	return context.WithValue(ctx, connectionKey{}, h)
-}
-
-// SetConnectionIdle notes whether the request of ctx is still being received: then its connection is as idle as one
-// without a request.
-func SetConnectionIdle(ctx context.Context, idle bool) {
-	if h, ok := ctx.Value(connectionKey{}).(*Hold); ok {
-		h.SetIdle(idle)
-	}
 }
 
 // NetworkOf returns the largest network of a client that a Pool divides among (pathOf).

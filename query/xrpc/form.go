@@ -38,8 +38,7 @@ var errTaken = Errorf(http.StatusServiceUnavailable, "Busy", "the server's memor
 
 // Read reads the body of a POST, nil for another method. It ends with ctx, whose timeout the error
 // names. The caller calls release after it has answered; if the memory is needed for another client before, ctx ends, with an error for
-// the client as its cause. The call holds no slot yet, so a client that sends slowly delays nobody, and its connection counts as
-// idle.
+// the client as its cause. The call holds no slot yet, so a client that sends slowly delays nobody.
 func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, m *Method, timeout time.Duration) (form *string, release func(), err error) {
 	if r.Method != http.MethodPost {
 		return nil, func() {}, nil
@@ -72,10 +71,6 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 	}()
 	if until, ok := ctx.Deadline(); ok {
 		_ = c.SetReadDeadline(until)
-	}
-	if r.ProtoMajor == 1 { // later versions have other requests on the connection
-		clients.SetConnectionIdle(r.Context(), true)
-		defer clients.SetConnectionIdle(r.Context(), false)
 	}
 	b, err := io.ReadAll(&heldReader{http.MaxBytesReader(w, r.Body, language.MaxForm), hold})
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
