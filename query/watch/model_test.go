@@ -312,6 +312,7 @@ func TestUnseenStringsAreWatched(t *testing.T) {
 		"followers(" + late[0] + ")", "follows(" + late[1] + ")", "likers(" + post + ")", "listed(" + list + ")", "intersect(follows(" + w.Accounts[0] + "),followers(" + late[0] + "))",
 		"except(followers(" + w.Accounts[0] + "),follows(" + late[0] + "),listed(" + list + "))", "union(blockers(" + late[0] + "),blocks(" + late[1] + "))",
 		"lists(" + late[1] + ")", "except(blockedBy(" + late[1] + "),members(" + late[1] + "))",
+		"except(members(" + late[0] + "," + late[1] + "),followers(" + w.Accounts[0] + "))",
 	} {
 		c := &client{w: w, s: w.subscribe("client", set, "")}
 		c.e = c.s.w.e

@@ -286,10 +286,16 @@ func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	was, err := before.members(t.w.e, t.was, ids)
+	first, given := t.firstSeen()
+	was, err := before.members(t.w.e, t.was, sets.AndNot(ids, first))
 	if err != nil {
 		return m, err
 	}
+	alone, err := before.among(&t.w.e.Root, given, first)
+	if err != nil {
+		return m, err
+	}
+	was = sets.Or(was, alone)
 	is, err := now.members(t.w.e, t.is, ids)
 	if err != nil {
 		return m, err
@@ -299,6 +305,22 @@ func (h *Watcher) diff(before, now *state, t task) (m Message, err error) {
 	}
 	m.Entered, err = now.names(t.w.e.Type(), sets.AndNot(is, was))
 	return m, err
+}
+
+// firstSeen returns the arguments of members(…) that the index met after the last round. They were members without an id and
+// without edges until then: whatever the older state already has of them, no round has told. given are the ids of
+// the expression's strings as they were then for such a member: no set but members(…) has it.
+func (t task) firstSeen() (first sets.Set, given []dict.ID) {
+	given = make([]dict.ID, len(t.is))
+	var ids []uint64
+	for n := range t.w.e.Root.All() {
+		for i := n.First; n.Op == language.OpMembers && i < n.End; i++ {
+			if given[i] = t.is[i]; t.was[i] == dict.None && t.is[i] != dict.None {
+				ids = append(ids, uint64(t.is[i]))
+			}
+		}
+	}
+	return sets.FromUnsorted(ids), given
 }
 
 // candidatesOf returns the members that may have changed. If they are too many, it stops reading.
