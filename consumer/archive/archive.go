@@ -127,11 +127,10 @@ func (r *Reader) Progress() Progress {
 
 // Run reads the archive to its end, starting at the stored cursor of the archive.
 func (r *Reader) Run(ctx context.Context) error {
-	after := int64(0)
-	if c, ok := r.o.Store.Cursor(r.source); ok {
-		after = int64(c.Seq)
-	}
-	a := newApplier(r, after)
+	c, _ := r.o.Store.Cursor(r.source)
+	r.progress.Store(&Progress{Seq: int64(c.Seq), Witnessed: c.Time})
+	a := newApplier(r, int64(c.Seq))
+	a.witnessed = c.Time
 	defer func() { _ = a.wait() }() // it failed, or was interrupted, for another reason
 	for replans := 0; ; {
 		err := r.pages(ctx, a)

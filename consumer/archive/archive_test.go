@@ -360,6 +360,7 @@ func TestFailures(t *testing.T) {
 		"block missing":     {first("getBlock", answer(http.StatusNotFound)), nil},
 		"segment missing":   {first("getSegment", answer(http.StatusNotFound)), nil},
 		"broken connection": {first("getSegment", cut), nil},
+		"no archive":        {first("planSnapshot", answer(http.StatusNotFound)), ErrArchive},
 		"no key":            {func(s *server) { s.key = "wanted" }, ErrArchive},
 		"bad request":       {first("planSnapshot", answer(http.StatusBadRequest)), ErrArchive},
 		"always compacted":  {func(s *server) { s.checksum = "0123456789abcdef" }, errReplan},
@@ -414,6 +415,16 @@ func TestUntil(t *testing.T) {
 	}})
 	if err != nil || plans < 3 {
 		t.Errorf("%d plans: %v", plans, err)
+	}
+	asked = 0 // the next process has nothing to read, and nothing to wait for
+	if err := s.read(t.Context(), g, Options{Poll: time.Millisecond, Until: func() time.Time {
+		if asked++; asked == 2 {
+			t.Error("it waits")
+			return time.Time{}
+		}
+		return time.UnixMicro(1795286046137175)
+	}}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -72,7 +72,7 @@ func (c *client) do(ctx context.Context, what, url string, body []byte, take fun
 		wait := min(longest, c.delay<<min(n-1, 10))
 		wait = wait/2 + rand.N(wait/2+1) // jitter
 		if a, ok := errors.AsType[*outward.Answer](err); ok {
-			if a.Code == http.StatusNotFound {
+			if a.Code == http.StatusNotFound && body == nil { // a file; the method for plans cannot vanish
 				return fmt.Errorf("%w: %s: %w", errReplan, what, err)
 			}
 			if a.IsFinal() {

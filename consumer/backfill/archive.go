@@ -60,6 +60,9 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		}
 		a.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
+		if _, begun := a.o.Store.Cursor(r.Source()); !begun && errors.Is(err, archive.ErrArchive) { // such as a wrong address: nothing to continue
+			err = errors.Join(err, a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Archive, b.Begun = "", time.Time{} }))
+		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:

@@ -84,6 +84,12 @@ func TestArchiveJob(t *testing.T) {
 			}
 		}
 	})
+	nothing := http.HandlerFunc(http.NotFound)
+	h.wrong.Store(&nothing)
+	must(t, x.m.Archive(t.Context(), h.URL))
+	if st := x.settle(t); !strings.Contains(st.Ended["archive"], "refused") || x.g.Backfill().Archive != "" {
+		t.Errorf("an address of something else: %q, stored: %+v", st.Ended["archive"], x.g.Backfill())
+	}
 	hold := make(chan struct{})
 	wait := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { <-hold; rw.WriteHeader(http.StatusServiceUnavailable) })
 	h.wrong.Store(&wait)
