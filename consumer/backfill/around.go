@@ -53,6 +53,8 @@ type grower struct {
 	queue   *Queue
 	changed atomic.Bool // the members may have changed
 	due     int64       // repos that were due when the progress was last logged
+	hole    uint64      // the last one after which all repos were queued
+	outside []string    // the other accounts that the relay has to be asked about since
 
 	growing sync.Mutex       // guards members, which have been queued, or were in place
 	members roaring64.Bitmap // never shrinks: the stream of accounts that were unfollowed is still taken
@@ -204,8 +206,27 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// grow queues the repos of members that have joined; after a hole of the stream, whose number is given, of all, any of
-// which may have changed in it. Nobody tells what others did to the centers in a hole.
+// heal repairs a hole of the stream: it queues the repos of all members, any of which may have changed in it, and asks the
+// relay which other accounts are active. It is called again until the relay has answered for all of them. Nobody
+// tells what others did to the centers in a hole.
+func (g *grower) heal(ctx context.Context, hole uint64) {
+	if g.hole != hole {
+		g.o.Logger.Info("hole in the stream: fetching all repos of the part of the network again", "holes", hole)
+		if g.outside = nil; !g.grow(ctx, hole) {
+			return
+		}
+		g.hole = hole
+	}
+	err := g.askOutsiders(ctx)
+	if err == nil {
+		err = g.o.Store.SetCompared(ctx, hole)
+	}
+	if err != nil && ctx.Err() == nil {
+		g.o.Logger.Warn("asking the relay which accounts are active failed; retrying, and until the end answers say that they are incomplete", "accounts", len(g.outside), "error", err)
+	}
+}
+
+// grow queues the repos of members that have joined, and with the number of a hole, or for a kind that was added, those of all.
 func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 	g.growing.Lock()
 	defer g.growing.Unlock()
@@ -235,12 +256,6 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 	if err == nil && sweep != 0 {
 		err = g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Sweep, b.Swept = sweep, sweep })
 	}
-	if err == nil && hole != 0 {
-		err = g.askOutsiders(ctx)
-	}
-	if err == nil && hole != 0 {
-		err = g.o.Store.SetCompared(ctx, hole)
-	}
 	if err != nil {
 		if ctx.Err() == nil {
 			g.o.Logger.Error("queueing repos of the part of the network failed; retrying", "error", err)
@@ -255,26 +270,19 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 	return true
 }
 
-// askOutsiders asks the relay which of the other accounts with records are active: that may have changed in a hole.
+// askOutsiders asks the relay which of the other accounts with records are active. If it cannot tell of one, the next call goes on
+// with the others.
 func (g *grower) askOutsiders(ctx context.Context) error {
-	var dids []string
-	err := g.o.Store.View(ctx, func(s *graph.View) error {
-		var ids []dict.ID
-		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { ids = append(ids, id); return true }); err != nil {
+	if len(g.outside) == 0 {
+		if err := g.listOutside(ctx); err != nil || g.o.Relay == "" {
 			return err
 		}
-		return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-			if !g.o.Around.Part.Has(did) {
-				dids = append(dids, string(did))
-			}
-			return nil
-		})
-	})
-	for _, did := range dids {
+	}
+	for len(g.outside) > 0 {
 		var status struct{ Active *bool }
-		if err == nil && g.o.Relay != "" {
-			err = g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
-		}
+		did := g.outside[0]
+		g.outside = g.outside[1:]
+		err := g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
 		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsFinal() { // it does not know the account
 			err = nil
 		} else if err == nil && status.Active != nil {
@@ -283,7 +291,29 @@ func (g *grower) askOutsiders(ctx context.Context) error {
 			b.Event(0).Flags |= batch.IsOutside
 			err = g.o.apply(ctx, &b)
 		}
+		if err != nil {
+			g.outside = append(g.outside, did)
+			return err
+		}
 	}
+	return nil
+}
+
+// listOutside lists the accounts with records that are no members.
+func (g *grower) listOutside(ctx context.Context) error {
+	_, err := g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+		var ids []dict.ID
+		g.outside = nil
+		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { ids = append(ids, id); return true }); err != nil {
+			return err
+		}
+		return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
+			if !g.o.Around.Part.Has(did) {
+				g.outside = append(g.outside, string(did))
+			}
+			return nil
+		})
+	})
 	return err
 }
 
@@ -326,7 +356,11 @@ func (g *grower) say() {
 		}
 		g.o.Logger.Info("fetching repos of the part of the network", "fetched", all-due, "of", all, "remaining", remaining)
 	} else if g.due > 0 {
-		g.o.Logger.Info("the part of the network is in place", "accounts", all, "retried_later", st.Later)
+		failed := int64(0)
+		for _, n := range st.Failed {
+			failed += n
+		}
+		g.o.Logger.Info("fetched the part of the network", "fetched", all-st.Later-failed, "of", all, "retried_later", st.Later, "given_up", failed)
 	}
 	g.due = due
 }

@@ -72,7 +72,7 @@ func TestAroundMembers(t *testing.T) {
 	list := "at://" + author.did + "/app.bsky.graph.list/3mb2kxx5ts22a"
 	store := newStore()
 	around := NewAround(graph.Around{Centers: []string{center.did}, Lists: []string{list}, Hops: 1})
-	x := w.index(store, func(o *Options) { o.Around = around })
+	x := w.index(store, func(o *Options) { o.Around, o.Tries = around, 1 })
 	is := func(whole ...*account) {
 		t.Helper()
 		await(t, "the members, and nobody else, to be in place", func() bool {
@@ -109,9 +109,16 @@ func TestAroundMembers(t *testing.T) {
 		b.Event(1).Flags |= batch.IsOutside
 		b.Seen(w.seq, nil)
 	})
+	w.mu.Lock()
+	w.unsure = map[string]int{stranger.did: 3}
+	w.mu.Unlock()
+	asked := w.hosts[0].requests.Load() + w.hosts[1].requests.Load()
 	x.deliver(t, func(b *batch.Batch) { b.AddGap(batch.Gap{After: w.seq, Reason: "test", Suspect: true}) })
 	is(center, friend, author, later, listed)
 	await(t, "the hole to be closed", func() bool { return !x.uncompared() })
+	if n := w.hosts[0].requests.Load() + w.hosts[1].requests.Load() - asked; n != 5 {
+		t.Errorf("%d requests for repos after a hole, while the relay failed", n)
+	}
 	if st, _ := x.stateOf(t, stranger.did); st.Has(format.FlagHidden) {
 		t.Error("an outsider that the relay shows as active is hidden")
 	}
@@ -168,7 +175,7 @@ func TestAroundMembers(t *testing.T) {
 	var err error
 	w.kinds, err = kinds.Parse("app.bsky.feed.threadgate post at-uri gated gaters")
 	must(t, err)
-	asked := w.hosts[0].requests.Load() + w.hosts[1].requests.Load()
+	asked = w.hosts[0].requests.Load() + w.hosts[1].requests.Load()
 	x = w.index(store, func(o *Options) { o.Around = NewAround(graph.Around{Centers: []string{center.did}, Hops: 2}) })
 	await(t, "the end of the sweep", func() bool { return x.g.SweepDue() == 0 })
 	is(center, friend, second, joins)

@@ -56,6 +56,7 @@ type world struct {
 	held       atomic.Bool       // a request waits for hold
 	stale      map[string]uint64 // revs that the relay lists once instead of the repos' own
 	hides      map[string]bool   // accounts that the relay says are inactive when it is asked
+	unsure     map[string]int    // how often the relay fails when it is asked about an account
 }
 
 type account struct {
@@ -132,6 +133,11 @@ func (w *world) serveRelay(rw http.ResponseWriter, r *http.Request) {
 	if did := r.URL.Query().Get("did"); did != "" {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.unsure[did] > 0 {
+			w.unsure[did]--
+			rw.WriteHeader(http.StatusBadGateway)
+			return
+		}
 		writeJSON(rw, map[string]any{"did": did, "active": w.repos[did] != nil && w.repos[did].active && !w.hides[did]})
 		return
 	}

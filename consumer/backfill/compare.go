@@ -86,8 +86,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 			hole, since = noted, time.Now()
 		case time.Since(since) <= m.o.Settle:
 		case m.grower != nil:
-			m.o.Logger.Info("hole in the stream: fetching all repos of the part of the network again", "holes", noted)
-			m.grower.grow(ctx, noted)
+			m.grower.heal(ctx, noted)
 		default:
 			m.o.Logger.Info("hole in the stream: comparing all repos with the relay's list; until the end, answers say that they are incomplete", "holes", noted)
 			if m.compare(ctx, &comparison{noted: noted}) {

@@ -163,7 +163,7 @@ func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) error 
 	f.bytes.Add(n)
 	lost := f.queue.answered(j, failureOf(err))
 	if len(lost) > 0 && ctx.Err() == nil {
-		f.o.Logger.Warn("host given up after too many failures; fetch its repos with skein backfill --host when it is back", "host", j.host, "repos", len(lost), "error", say.Short(err.Error()))
+		f.o.Logger.Warn("host given up after too many failures; when it is back, fetch its repos with skein backfill --host, those of a part of the network with a restart", "host", j.host, "repos", len(lost), "error", say.Short(err.Error()))
 		for _, other := range lost {
 			f.failed(ctx, other, &failure{why: failHost, err: err, final: true})
 		}

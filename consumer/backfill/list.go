@@ -64,13 +64,10 @@ const listers = 16
 // job makes a new job over hosts; over those that the roster lacks; or over all of the relay.
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
-	if job.named {
-		l.queue.mu.Lock()
-		for _, h := range hosts {
-			l.queue.named[HTTPAddress(h)] = true
-		}
-		l.queue.mu.Unlock()
-	} else if hosts = l.o.Store.Backfill().Roster.Unlisted; len(hosts) == 0 {
+	if !job.named {
+		hosts = l.o.Store.Backfill().Roster.Unlisted
+	}
+	if len(hosts) == 0 {
 		if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
 			return nil, err
 		}
@@ -87,10 +84,13 @@ func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err err
 // begin reads the lists of a job in the background.
 func (l *lister) begin(ctx context.Context, job *listJob) {
 	l.mu.Lock()
+	l.queue.mu.Lock()
 	clear(l.lists)
 	for host, at := range job.hosts {
 		l.lists[host] = &listing{HostBackfill: at}
+		l.queue.named[host] = l.queue.named[host] || job.named
 	}
+	l.queue.mu.Unlock()
 	l.mu.Unlock()
 	l.jobs.wg.Go(func() {
 		err := l.awaitStream(ctx)

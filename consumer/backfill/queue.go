@@ -41,16 +41,14 @@ func (q *Queue) empty() {
 
 // Add takes over the repos that the graph has queued. It is graph.Options.Queued.
 func (q *Queue) Add(all []batch.Queued) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	defer q.locked()()
 	for i := range all {
 		q.sched.put(all[i].DID, all[i].Row.Generation, all[i].Row.Due, all[i].Row.Tries, all[i].Row.Host)
 	}
-	q.poke()
 }
 
-// load replaces the queue by the rows of a store. It returns the repos that were given up for a reason that flags
-// (--plc, --allow-private-hosts) decide, which may be others now. Of the whole public network, these are too many to retry at every start.
+// load replaces the queue by the rows of a store. It returns the repos that were given up and are tried again: all of a part; of a
+// private network those that flags (--plc, --allow-private-hosts) decide. Of the public network, they are too many for every start.
 func (q *Queue) load(ctx context.Context, store *graph.Store) (again []string, err error) {
 	q.mu.Lock()
 	q.empty()
@@ -68,7 +66,8 @@ func (q *Queue) load(ctx context.Context, store *graph.Store) (again []string, e
 				q.sched.put(did, row.Generation, row.Due, row.Tries, row.Host)
 			case q.sched.jobs[did] == nil: // otherwise it was queued since the row was read
 				q.sched.parked[did] = row.Failure
-				if (q.o.Around != nil || q.o.AllowPrivateHosts) && slices.Contains([]string{failNoDID, failNoPDS, failPrivate}, row.Failure) {
+				flags := q.o.AllowPrivateHosts && slices.Contains([]string{failNoDID, failNoPDS, failPrivate, failIdentity}, row.Failure)
+				if flags || q.o.Around != nil && row.State == graph.ResyncFailed {
 					again = append(again, did)
 				}
 			}

@@ -42,9 +42,9 @@ func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, cause
 		var b batch.Batch
 		var ids []dict.ID
 		next := from
-		err := o.Store.View(ctx, func(s *graph.View) error {
+		_, err := o.Store.ViewAcross(ctx, func(s *graph.View) error { // of ten million accounts, none may need it
 			b.Reset()
-			ids = ids[:0]
+			ids, next = ids[:0], from
 			if err := s.EachAccount(from, func(id dict.ID, st *graph.RepoState) bool {
 				if next = id + 1; needs(id, st) {
 					ids = append(ids, id)

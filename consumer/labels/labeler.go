@@ -31,7 +31,7 @@ const (
 	silence         = 90 * time.Second // without a message or an answer to a ping
 	pingEvery       = 30 * time.Second
 	messagesAtOnce  = 1000 // in one write, and about a messageBytes
-	messagesWaiting = 64   // not decoded yet; a quarter of them if they are large
+	messagesWaiting = 16   // not decoded yet
 	askTime         = 10 * time.Second
 )
 
