@@ -128,7 +128,8 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("--consume=false on a full disk: %s", state)
 	}
 	reader.stop()
-	d = serveDaemon(t, nil, "--store", store, "--relay", relay, "--min-free", f.minFree(), "--repair=false")
+	m := newManager(t)
+	d = serveDaemon(t, []string{"NOTIFY_SOCKET=" + m.socket}, "--store", store, "--relay", relay, "--min-free", f.minFree(), "--repair=false")
 	if state := d.state(); state != "full" {
 		t.Errorf("started on a full disk: %s", state)
 	}
@@ -136,6 +137,11 @@ func TestFullDisk(t *testing.T) {
 	eventually(t, 20*time.Second, "the daemon indexes once there is space", func() bool {
 		return strings.Count(d.log.String(), `"msg":"answering"`) == 2
 	})
+	for message, ok := m.next(t, time.Now().Add(time.Second)); ok; message, ok = m.next(t, time.Now().Add(100*time.Millisecond)) {
+		if strings.Contains(message, "STOPPING=1") {
+			t.Error("the service manager was told that the daemon stops")
+		}
+	}
 	_, again, _ := strings.Cut(d.log.String(), `"msg":"the disk has space again`)
 	for line := range strings.Lines(again) {
 		var l struct{ Msg, API, Admin string }

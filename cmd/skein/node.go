@@ -47,6 +47,7 @@ var errSpace = errors.New("the disk has space")
 // run opens the index and serves it until ctx ends.
 func (n *node) run(ctx context.Context) (err error) {
 	log := n.store.Logger
+	n.answering.Store(false)
 	x, err := app.OpenIndex(ctx, n.store)
 	if err != nil && ctx.Err() != nil {
 		log.Info("stopped during the start")
@@ -58,8 +59,11 @@ func (n *node) run(ctx context.Context) (err error) {
 	if n.full != nil { // only now is it known that there is a store to answer from
 		log.Error("disk full: answering queries without indexing until there is space; free some space, or move the store", "error", n.full)
 	}
-	n.answering.Store(false)
-	stopping := sync.OnceFunc(command.NotifyStopping)
+	stopping := sync.OnceFunc(func() {
+		if !errors.Is(context.Cause(ctx), errSpace) { // the process goes on: the service manager must not wait for its end
+			command.NotifyStopping()
+		}
+	})
 	defer context.AfterFunc(ctx, stopping)()
 	defer func() {
 		stopping()
@@ -77,7 +81,7 @@ func (n *node) run(ctx context.Context) (err error) {
 }
 
 // attend makes the first SIGTERM drain the node for as long as --drain says, and tells the service manager once the node answers,
-// and then that it is alive, as long as check returns soon. The caller calls end once the store is closed.
+// and then that it is alive, as long as check returns soon. The caller calls end before it closes the store.
 func (n *node) attend(ctx context.Context, o *app.ServeOptions, check func()) (end func()) {
 	draining := make(chan struct{})
 	o.Draining = draining

@@ -152,7 +152,7 @@ func (m *Manager) queueMissing(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("backfill: looking for incomplete repos: %w", err)
 	}
-	return m.Resync(ctx, batch.Cause{Reason: "missed_before"}, missing...)
+	return m.o.resync(ctx, batch.Cause{Reason: "missed_before"}, missing...)
 }
 
 // resume continues the jobs that the last process left.
@@ -176,11 +176,15 @@ func (m *Manager) resume(ctx context.Context) error {
 	return nil
 }
 
-// Resync queues repos for a fetch, whatever is known of them. If the store holds a part of the network, all must be of its accounts.
+// Resync queues repos for a fetch, whatever is known of them. All must be in partitions of this process and, if the store holds a part
+// of the network, of its accounts.
 func (m *Manager) Resync(ctx context.Context, c batch.Cause, dids ...string) error {
 	for _, did := range dids { // repos of other accounts would become out of date
 		if m.o.Store.Backfill().Around.Hops > 0 && (m.o.Around == nil || !m.o.Around.Part.Has([]byte(did))) {
 			return fmt.Errorf("%s is not in the part of the network that this index holds (--around)", did)
+		}
+		if !m.o.Store.Owns([]byte(did)) {
+			return fmt.Errorf("%s is in the partition of another writer; ask that one (--admin)", did)
 		}
 	}
 	return m.o.resync(ctx, c, dids...)

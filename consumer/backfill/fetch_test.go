@@ -14,6 +14,7 @@ import (
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -161,5 +162,20 @@ func TestBodiesOfHosts(t *testing.T) {
 				t.Errorf("%+v, want %s", f, c.why)
 			}
 		})
+	}
+}
+
+// A process refuses the repos of partitions that it does not write instead of forgetting them.
+func TestReposOfOtherWriters(t *testing.T) {
+	store := newStore()
+	for _, owns := range []bool{true, false} {
+		q := NewQueue(Options{})
+		g, err := graph.Open(t.Context(), store, graph.Options{Queued: q.Add, ReadOnly: !owns})
+		must(t, err)
+		t.Cleanup(func() { _ = g.Close(context.Background()) })
+		m := New(g, q)
+		if err := m.Resync(t.Context(), batch.Cause{Reason: "operator"}, "did:web:example.com"); (err == nil) != owns || (m.queue.waiting() > 0) != owns {
+			t.Errorf("owned %v: %v, %d repos wait", owns, err, m.queue.waiting())
+		}
 	}
 }

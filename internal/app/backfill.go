@@ -163,17 +163,14 @@ func (s *server) postResync(r *http.Request) (any, error) {
 		return nil, err
 	}
 	for i, name := range job.DIDs {
-		did, isHandle := strings.CutPrefix(name, "@")
-		if isHandle && dict.ValidHandle(did) && s.o.Handles != nil {
+		if handle, is := strings.CutPrefix(name, "@"); is && dict.ValidHandle(handle) && s.o.Handles != nil {
 			var err error
-			if did, err = s.o.Handles.Resolve(r.Context(), did); err != nil {
+			if job.DIDs[i], err = s.o.Handles.Resolve(r.Context(), handle); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
+		} else if err := CheckDID(name); err != nil {
+			return nil, errors.New(name + " " + err.Error())
 		}
-		if err := CheckDID(did); err != nil {
-			return nil, errors.New(did + " " + err.Error())
-		}
-		job.DIDs[i] = did
 	}
 	err := s.Backfill.Resync(r.Context(), batch.Cause{Reason: "operator", Trust: job.TrustHost}, job.DIDs...)
 	return s.Backfill.StatusNow(), err
@@ -181,6 +178,9 @@ func (s *server) postResync(r *http.Request) (any, error) {
 
 // CheckDID returns an error for a DID that no directory could resolve.
 func CheckDID(did string) error {
+	if strings.HasPrefix(did, "@") {
+		return errors.New("is not a handle that can be looked up")
+	}
 	if !dict.ValidDID(did) {
 		return errors.New("is not a DID")
 	}

@@ -196,8 +196,8 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 		if err := w.Ask(ctx, "query", params, &page); err != nil {
 			return nil, err
 		}
-		if page.Total > maxWatched {
-			return nil, stopError{fmt.Errorf("the set has %d members, and a watch that lasts keeps at most %d: watch a smaller set, such as an intersection, or use subscribe", page.Total, maxWatched)}
+		if err := bounded(page.Total); err != nil {
+			return nil, err
 		}
 		for _, member := range page.Members {
 			all[member] = 1
@@ -209,10 +209,33 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 	}
 }
 
+// present returns 1 for the number of changes of a member, and 0 for that of an account or record that has left.
+func present(changes int) int { return max(0, min(changes, 1)) }
+
+// bounded returns an error for a set with too many members.
+func bounded(members int) error {
+	if members > maxWatched {
+		return stopError{fmt.Errorf("the set has %d members, and a watch that lasts keeps at most %d: watch a smaller set, such as an intersection, or use subscribe", members, maxWatched)}
+	}
+	return nil
+}
+
 // change tells which members enter or leave, unless it has. Some of the changes are stored before they are reported, so that they come
 // again, with the same ids, after a failure in between.
 func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left []string) error {
-	now := time.Now().UTC().Truncate(time.Millisecond)
+	now, members := time.Now().UTC().Truncate(time.Millisecond), 0
+	for _, n := range w.at.Members {
+		members += present(n)
+	}
+	for _, m := range entered {
+		members += 1 - present(w.at.Members[m])
+	}
+	for _, m := range left {
+		members -= present(w.at.Members[m])
+	}
+	if err := bounded(members); err != nil {
+		return err
+	}
 	for i, member := range slices.Concat(left, entered) {
 		n := w.at.Members[member]
 		if n > 0 == (i >= len(left)) {

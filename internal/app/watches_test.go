@@ -256,6 +256,21 @@ func TestWatchesLoseNothing(t *testing.T) {
 	}
 }
 
+// A watch that lasts ends when its set has become too large, before it tells of the member that is too many.
+func TestLastingWatchIsBounded(t *testing.T) {
+	told := 0
+	w := &LastingWatch{Save: func(context.Context, []byte) error { return nil }, Tell: func(context.Context, Told) error { told++; return nil }}
+	w.at.Members = map[string]int{"left": -1}
+	for i := range maxWatched - 1 {
+		w.at.Members[fmt.Sprint(i)] = 1
+	}
+	must(t, w.change(t.Context(), "1", []string{"0", "left"}, nil)) // the first is known already
+	must(t, w.change(t.Context(), "2", []string{"new"}, []string{"1"}))
+	if _, is := errors.AsType[stopError](w.change(t.Context(), "3", []string{"1"}, []string{"1000000"})); !is || told != 3 || w.at.Cursor != "2" {
+		t.Errorf("one member too many: %d changes told, cursor %s", told, w.at.Cursor)
+	}
+}
+
 func placeOf(t *testing.T, stored []byte) (p place) {
 	if err := json.Unmarshal(stored, &p); err != nil {
 		t.Error(err)

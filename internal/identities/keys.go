@@ -87,7 +87,9 @@ func (k *Keys) Forget(did syntax.DID) {
 func (k *Keys) Renew(ctx context.Context, did syntax.DID) (key atcrypto.PublicKey, renewed bool, err error) {
 	k.mu.Lock()
 	recent := k.renewed.Contains(did)
-	k.renewed.Add(did, true)
+	if !recent { // else wrong signatures would extend the minute
+		k.renewed.Add(did, true)
+	}
 	k.mu.Unlock()
 	if recent {
 		return nil, false, nil

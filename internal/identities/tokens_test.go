@@ -18,6 +18,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"skein.blue/internal/sim/harness"
 )
@@ -301,6 +302,25 @@ func TestPayerOf(t *testing.T) {
 		if got := PayerOf(syntax.DID(did)); strings.TrimPrefix(got, ".") != want {
 			t.Errorf("%s: %q, expected %q", did, got, want)
 		}
+	}
+}
+
+// A key is looked up again a minute after the last time, however many wrong signatures come meanwhile.
+func TestRenewedOnceAMinute(t *testing.T) {
+	d := &keyDirectory{keys: map[syntax.DID]string{}}
+	d.give(t, alice)
+	k := NewKeys(d)
+	k.renewed = expirable.NewLRU[syntax.DID, bool](10, nil, 200*time.Millisecond)
+	renewals := 0
+	for began := time.Now(); time.Since(began) < 900*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+		if _, renewed, err := k.Renew(t.Context(), alice); err != nil {
+			t.Fatal(err)
+		} else if renewed {
+			renewals++
+		}
+	}
+	if renewals < 2 || renewals > 5 {
+		t.Errorf("looked up %d times in 0.9 s, want one each 0.2 s", renewals)
 	}
 }
 
