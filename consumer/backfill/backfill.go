@@ -54,8 +54,9 @@ func (m *Manager) Enclose(ctx context.Context) error {
 	if m.grower == nil {
 		return nil
 	}
-	st, err := m.Status(ctx)
-	if err == nil && st.Accounts > 0 && m.o.Store.Backfill().Around.Hops == 0 {
+	accounts := int64(0)
+	err := m.o.Store.View(ctx, func(s *graph.View) error { n, err := s.Counts(); accounts = n.Accounts; return err })
+	if err == nil && accounts > 0 && m.o.Store.Backfill().Around.Hops == 0 {
 		err = ErrAround
 	}
 	if err != nil {

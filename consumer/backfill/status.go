@@ -49,11 +49,10 @@ type Status struct {
 	Ended map[string]string `json:"ended,omitempty"`
 }
 
-// Status returns the progress. A job has queued its repos before it ends, and a repo is counted before it
+// StatusNow returns the progress, without counts if the index cannot be read. A job has queued its repos before it ends, and a repo is counted before it
 // leaves the queue, so they are asked in this order. The counts of the index are read last: once nothing is
 // queued, they have all that was put in place.
-func (m *Manager) Status(ctx context.Context) (Status, error) {
-	var st Status
+func (m *Manager) StatusNow() (st Status) {
 	m.jobs.report(&st)
 	m.queue.report(&st)
 	m.fetcher.report(&st)
@@ -65,16 +64,11 @@ func (m *Manager) Status(ctx context.Context) (Status, error) {
 	back := m.o.Store.Backfill()
 	st.Compared = back.Round.Ended
 	st.Busy = st.Busy || st.Waiting > st.Later || back.Roster.Unconfirmed // a comparison follows
-	return st, m.o.Store.View(ctx, func(s *graph.View) error {
+	_ = m.o.Store.View(context.Background(), func(s *graph.View) error {
 		counts, err := s.Counts()
 		st.Accounts, st.Complete, st.Partial, st.Desynchronized = counts.Accounts, counts.Complete, counts.Partial, counts.Desynchronized
 		return err
 	})
-}
-
-// StatusNow is Status without its counts if the index cannot be read.
-func (m *Manager) StatusNow() Status {
-	st, _ := m.Status(context.Background())
 	return st
 }
 

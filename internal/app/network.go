@@ -31,9 +31,7 @@ const (
 	keptKeysFor = 24 * time.Hour
 )
 
-const (
-	compareEvery = 7 * 24 * time.Hour // with the relay's list of repos, slowly
-)
+const compareEvery = 7 * 24 * time.Hour // with the relay's list of repos, slowly
 
 // DefaultPLC is the directory of did:plc identities.
 var DefaultPLC = identity.DefaultPLCURL

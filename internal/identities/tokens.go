@@ -130,7 +130,7 @@ func (t *Tokens) read(text, fragment, method string) (c claim, err error) {
 	issuer, invalid := syntax.ParseDID(named("iss"))
 	switch {
 	case !slices.Contains(algorithms, alg):
-		err = fmt.Errorf("alg is %q: it must be ES256 or ES256K", clip(alg))
+		err = fmt.Errorf("alg is %.100q: it must be ES256 or ES256K", alg)
 	case slices.Contains(otherTypes, typ):
 		err = fmt.Errorf("its type %q is for another purpose", typ)
 	case !hasExp:
@@ -138,13 +138,13 @@ func (t *Tokens) read(text, fragment, method string) (c claim, err error) {
 	case seconds < -tokenLeeway.Seconds():
 		err = fmt.Errorf("it expired %.0f seconds ago, by this server's clock", -seconds)
 	case invalid != nil:
-		err = fmt.Errorf("iss is %q: it must be a DID without a fragment", clip(named("iss")))
+		err = fmt.Errorf("iss is %.100q: it must be a DID without a fragment", named("iss"))
 	case issuer.Method() != "plc" && issuer.Method() != "web":
-		err = fmt.Errorf("iss is %q: it must be a did:plc or a did:web", clip(named("iss")))
+		err = fmt.Errorf("iss is %.100q: it must be a did:plc or a did:web", named("iss"))
 	case named("aud") != t.did && named("aud") != t.did+fragment:
-		err = fmt.Errorf("aud is %q: it must be %s%s, or %s", clip(named("aud")), t.did, fragment, t.did)
+		err = fmt.Errorf("aud is %.100q: it must be %s%s, or %s", named("aud"), t.did, fragment, t.did)
 	case named("lxm") != method:
-		err = fmt.Errorf("lxm is %q: it must be %s", clip(named("lxm")), method)
+		err = fmt.Errorf("lxm is %.100q: it must be %s", named("lxm"), method)
 	}
 	if err != nil {
 		return c, err
@@ -158,8 +158,6 @@ func (t *Tokens) read(text, fragment, method string) (c claim, err error) {
 	c.expires = t.now().Add(time.Duration(seconds*float64(time.Second)) + tokenLeeway)
 	return c, nil
 }
-
-func clip(s string) string { return fmt.Sprintf("%.100s", s) }
 
 // signed checks the signature.
 func (c *claim) signed(ctx context.Context, key atcrypto.PublicKey, slot func(context.Context) (func(), error)) error {
