@@ -3,8 +3,8 @@
 //
 //   node moderation-bot.mjs LIST-URI ACCOUNT [SERVER]
 //
-// A file keeps its state: after a restart the bot reports the changes since then, and nothing
-// twice.
+// A file keeps its state: after a restart the bot reports the changes since then. A crash may make it
+// repeat the last ones.
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {Skein} from 'skein-blue';
 

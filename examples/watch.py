@@ -26,7 +26,7 @@ async def watch(set_: str, server: str) -> None:
             for did in change.get("left", []):
                 print("-", did)
             count = await skein.count(set_)
-            print(count.total, "or more" if count.incomplete else "in all", flush=True)
+            print(count.total, "as far as known" if count.incomplete else "in all", flush=True)
 
 
 def main() -> int:

@@ -46,7 +46,11 @@ func overlap(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("parameter set occurs %d times; it must occur 1 to %d times", n, maxOverlap)
 	}
 	for i, text := range texts { // each must be an expression
-		if _, err := q.Expr(fmt.Sprintf("set (number %d)", i+1), text, now); err != nil {
+		what := "with"
+		if i < n {
+			what = fmt.Sprintf("set (number %d)", i+1)
+		}
+		if _, err := q.Expr(what, text, now); err != nil {
 			return nil, err
 		}
 	}

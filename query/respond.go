@@ -96,7 +96,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *
 	switch {
 	case e.Status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-	case e.Name == "Busy":
+	case e.Name == "Busy", e.Name == "TooManySubscriptions":
 		w.Header().Set("Retry-After", "1")
 	case e.Name == "StoreUnavailable":
 		w.Header().Set("Retry-After", "5")

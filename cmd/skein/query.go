@@ -158,7 +158,7 @@ func questionOf(expr string, limit int64) *question {
 
 // ask prints the answer, page by page.
 func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker *app.Asker) error {
-	limit, printed := q.limit, int64(0)
+	limit, printed, said := q.limit, int64(0), ""
 	for {
 		page := int64(1000)
 		if limit > 0 {
@@ -180,7 +180,8 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker
 		if err != nil {
 			return err
 		}
-		if printed == 0 && a.Reason != "" {
+		if a.Reason != "" && a.Reason != said {
+			said = a.Reason
 			fmt.Fprintln(notes, "the answer may be incomplete:", say.Line(a.Reason))
 		}
 		if printed == 0 && a.Sample != "" {

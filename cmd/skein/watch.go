@@ -87,10 +87,7 @@ func printWatched(ctx context.Context, e *command.Environment, a *app.Asker, set
 func printChange(e *command.Environment, text bool, t app.Told) error {
 	line := fmt.Sprintln(map[string]string{"entered": "+", "left": "-"}[t.Type], say.Line(t.Member))
 	if !text {
-		b, err := json.Marshal(t)
-		if err != nil {
-			return err
-		}
+		b, _ := json.Marshal(t) // texts and a time
 		line = string(say.EscapeJSON(b)) + "\n"
 	}
 	_, err := e.Data.Write([]byte(line))

@@ -115,7 +115,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, again := g.start(time.Now()), q.Values.Has("cursor")
+	at, again := place{micros: uint64(time.Now().UnixMicro()), after: make([]candidate, len(g.sources))}, q.Values.Has("cursor")
 	if again {
 		if at, err = g.open(q.Cursors, q.Values.Get("cursor")); err != nil {
 			return nil, err

@@ -36,11 +36,6 @@ const (
 	maxFeed = 1000 // posts in a feed that remembers them
 )
 
-// start returns the start of the first page.
-func (f *feed) start(now time.Time) place {
-	return place{micros: uint64(now.UnixMicro()), after: make([]candidate, len(f.sources))}
-}
-
 // remembers reports whether places must have the posts that were shown.
 func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].set == "" || f.each > 0 }
 

@@ -157,7 +157,8 @@ export async function request(base: string, options: Options, nsid: string, para
     response = await (options.fetch ?? fetch)(`${base}/xrpc/${nsid}${post ? '' : '?' + text}`, post ? {method: 'POST', body: text, headers, signal} : {headers, signal});
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new SkeinError('Unreachable', `${base}: ${(error as Error).cause ?? (error as Error).message}`, 0);
+    const cause = (error as Error).cause;
+    throw new SkeinError('Unreachable', `${base}: ${cause ?? (error as Error).message}`, 0, undefined, !/TIMEOUT/.test((cause as {code?: string} | undefined)?.code ?? ''));
   }
   if (response.ok) return response;
   if (post && response.status === 405) {

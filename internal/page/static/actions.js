@@ -88,7 +88,7 @@ function save(q, ending, type, text) {
 }
 
 async function saveCSV(asking, params) {
-  const {rows} = await asking, names = Object.keys(rows[0] || {member: 0});
+  const {rows} = await asking, names = Object.keys(Object.assign({}, ...rows.length ? rows : [{member: 0}]));
   save(Object.values(params).find(v => /\W/.test(v)), '.csv', 'text/csv', [names, ...rows.map(r => names.map(n => safe(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join(''));
   return 'Saved ' + sentence(taken(await asking));
 }
