@@ -28,13 +28,15 @@ type intake struct {
 	// Owned by the reading goroutine.
 	runStart   time.Time
 	from       batch.Seq  // start after this
-	pendingGap *batch.Gap // recorded at the first event if that is newer than the last event of another source
-	caughtUp   int        // events in a row that are newer than the start of the run
-	decoder    wire.Decoder
-	message    wire.Message
-	held       wire.Message
-	counted    int // how many of decoder.OtherRevs the metrics have
-	limit      say.Limiter
+	pendingGap *batch.Gap // recorded if one of the first events is newer than the last event of another source
+	// overlapping is how many of the first events were not.
+	overlapping int
+	caughtUp    int // events in a row that are newer than the start of the run
+	decoder     wire.Decoder
+	message     wire.Message
+	held        wire.Message
+	counted     int // how many of decoder.OtherRevs the metrics have
+	limit       say.Limiter
 
 	// holding is set while events are held because their sequence numbers are doubtful.
 	// Only the reading goroutine sets it, and works without a lock while it is not set.
@@ -260,12 +262,17 @@ func (c *intake) checkTime(text []byte) error {
 	if c.o.CatchUp && c.caughtUp >= caughtUpEvents {
 		c.ended.Store(true)
 	}
-	if g := c.pendingGap; g != nil {
+	g := c.pendingGap
+	if g == nil {
+		return nil
+	}
+	if t.After(g.Since) {
 		c.pendingGap = nil
-		if t.After(g.Since) {
-			g.Detail = "the relay's first event is later than the last one of the previous source"
-			return c.gap(*g)
-		}
+		g.Detail = "the relay's first event is later than the last one of the previous source"
+		return c.gap(*g)
+	}
+	if c.overlapping++; c.overlapping == caughtUpEvents { // a single one may come from a host whose clock is behind
+		c.pendingGap = nil
 	}
 	return nil
 }

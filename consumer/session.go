@@ -101,7 +101,6 @@ func (s *session) close() { _ = s.conn.NetConn().Close() }
 func (s *session) run(ctx context.Context) error {
 	defer s.watch(ctx)()
 	c := s.c
-	defer c.link.waiting.Store(false)
 	err := c.takeAll(s.receiver(), s.close)
 	switch {
 	case !errors.Is(err, errRead):

@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -142,11 +143,13 @@ func TestSourceChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		cursor *int64
 		first  int64 // of the new source's events
+		time   int64 // of the first one
 		gap    bool
 	}{
-		"live":           {nil, 200, true},
-		"from an older":  {&zero, 90, false},
-		"from a younger": {&zero, 150, true},
+		"live":                     {nil, 200, 200, true},
+		"from an older":            {&zero, 90, 90, false},
+		"from a younger":           {&zero, 150, 150, true},
+		"a host's clock is behind": {&zero, 150, 90, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
@@ -157,7 +160,9 @@ func TestSourceChanged(t *testing.T) {
 				}
 				return all
 			}
-			r := relay.NewRecorded(four(c.first))
+			events := four(c.first)
+			events[0] = bytes.ReplaceAll(events[0], []byte(synth.Time(c.first)), []byte(synth.Time(c.time)))
+			r := relay.NewRecorded(events)
 			srv := serve(t, r)
 			log := &lockedBuffer{}
 			o := consumer.Options{Relay: srv, Cursor: c.cursor, Logger: slog.New(slog.NewTextHandler(log, nil))}

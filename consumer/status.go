@@ -103,6 +103,6 @@ func (c *Consumer) Status() Status {
 // sent is committed. A sign of life then proves that nothing is missing: the connection
 // keeps order, so a pong arrives after everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
-	return c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.steps.Load()%2 == 0 &&
+	return !c.holding.Load() && c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.steps.Load()%2 == 0 &&
 		since(&c.link.message) >= idleAfter && c.feed.empty()
 }

@@ -189,7 +189,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 		states, doubtful, next = nil, nil, nil
 		counts = l.counts.Clone()
 		n := 0
-		err := tx.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
+		err := tx.Snapshot().Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
 			if n++; n > sliceGroups {
 				next = bytes.Clone(k)
 				return false, nil
@@ -265,7 +265,7 @@ func (s *past) forgetSlice(ctx context.Context, lane int, lo []byte) (next []byt
 		n := 0
 		var keys [][]byte
 		queued := map[dict.ID]bool{}
-		err := tx.Scan(lo, []byte{format.KeyTouched + 1}, false, func(k, v []byte) (bool, error) {
+		err := tx.Snapshot().Scan(lo, []byte{format.KeyTouched + 1}, false, func(k, v []byte) (bool, error) {
 			if n++; n > sliceGroups {
 				next = bytes.Clone(k)
 				return false, nil

@@ -135,7 +135,7 @@ func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreO
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s backed up to %s as of %s; %s sent in %d parts, in %v\n", say.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339), say.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
+	fmt.Fprintf(e.Stdout, "%s backed up to %s as of %s; %s sent in %d parts, in %v\n", say.Bytes(r.Bytes), j.Target, r.Time.Format(time.RFC3339Nano), say.Bytes(r.Sent), r.Parts, time.Since(start).Round(10*time.Millisecond))
 	if r.Removed > 0 {
 		fmt.Fprintf(e.Stdout, "%d older backups removed, which frees %s\n", r.Removed, say.Bytes(r.Freed))
 	}

@@ -135,5 +135,6 @@ func TestBackupCommands(t *testing.T) {
 	run(t, 0, "1 older backups removed", "backup", "--admin", d.admin, "--backup-keep", "1", to)
 	d.stop()
 	run(t, 0, "no problems found in 1 backups", "verify", to)
-	run(t, 0, "at seq 2116", "restore", "--list", to)
+	at, _, _ := strings.Cut(run(t, 0, "at seq 2116", "restore", "--list", to), " ")
+	run(t, 0, "restored as of "+at, "restore", "--store", filepath.Join(dir, "third"), "--at", at, to)
 }

@@ -56,7 +56,7 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", so.Store, m.Time.Format(time.RFC3339), say.Bytes(m.Bytes()), time.Since(start).Round(10*time.Millisecond), contents(m))
+			fmt.Fprintf(e.Stdout, "%s: restored as of %s (%s in %v): %s\n", so.Store, m.Time.Format(time.RFC3339Nano), say.Bytes(m.Bytes()), time.Since(start).Round(10*time.Millisecond), contents(m))
 			return nil
 		},
 	}
@@ -70,10 +70,10 @@ func listBackups(ctx context.Context, e *command.Environment, t backup.Target) e
 	for _, at := range all {
 		m, err := backup.Find(ctx, t, at, nil)
 		if err != nil {
-			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339), say.Line(err.Error()))
+			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339Nano), say.Line(err.Error()))
 			continue
 		}
-		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339), say.Bytes(m.Bytes()), contents(m))
+		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339Nano), say.Bytes(m.Bytes()), contents(m))
 	}
 	if len(all) == 0 {
 		return fmt.Errorf("%w in %s", backup.ErrNone, t)

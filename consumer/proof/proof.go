@@ -58,7 +58,7 @@ func cid(b, cid []byte) []byte {
 	return append(append(b, 0), cid...)
 }
 
-// A Checker checks messages. It is for one goroutine, and reuses its memory.
+// A Checker checks messages. It is for one goroutine.
 type Checker struct {
 	blocks map[digest][]byte
 	tree   tree
@@ -94,10 +94,7 @@ func linkText(cid []byte) string {
 
 // read notes the blocks of a CAR.
 func (c *Checker) read(car []byte) error {
-	if c.blocks == nil {
-		c.blocks = map[digest][]byte{}
-	}
-	clear(c.blocks)
+	c.blocks = map[digest][]byte{}
 	err := wire.EachBlock(car, func(cid, block []byte) {
 		if sum, ok := wire.Digest(cid); ok && c.blocks[sum] == nil {
 			c.blocks[sum] = block

@@ -55,9 +55,6 @@ const (
 	maxDepth  = 256     // of the tree: SHA-256 has no more bits
 )
 
-// cidPrefix begins every CID of this protocol.
-const cidPrefix = wire.CIDPrefix
-
 // rawPrefix begins the CID of a blob, which a CAR may contain and the Reader ignores.
 const rawPrefix = "\x01\x55\x12\x20"
 
@@ -207,14 +204,14 @@ func (r *Reader) header(ctx context.Context) error {
 
 // take checks a block, and adds it.
 func (r *Reader) take(ctx context.Context, section []byte) error {
-	if len(section) < cidLen || string(section[:len(cidPrefix)]) != cidPrefix {
+	if len(section) < cidLen || string(section[:len(wire.CIDPrefix)]) != wire.CIDPrefix {
 		if len(section) >= cidLen && string(section[:len(rawPrefix)]) == rawPrefix {
 			return nil
 		}
 		return fmt.Errorf("%w: a CID that this protocol does not use", ErrCAR)
 	}
 	sum := sha256.Sum256(section[cidLen:])
-	if string(sum[:]) != string(section[len(cidPrefix):cidLen]) {
+	if string(sum[:]) != string(section[len(wire.CIDPrefix):cidLen]) {
 		return ErrHash
 	}
 	return r.add(ctx, &sum, section[cidLen:])
@@ -247,6 +244,6 @@ func (r *Reader) commit() error {
 	if !ok || !dict.ValidDID(k.DID) || !dict.ValidTID(k.Rev) {
 		return ErrCommit
 	}
-	r.DID, r.Rev, r.Data, r.Commit = k.DID, k.Rev, k.Data[len(cidPrefix):], data
+	r.DID, r.Rev, r.Data, r.Commit = k.DID, k.Rev, k.Data[len(wire.CIDPrefix):], data
 	return nil
 }

@@ -185,16 +185,11 @@ func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 func (d *Decoder) drop(r Reason, path []byte) { d.Drops = append(d.Drops, Drop{r, path}) }
 
 func (d *Decoder) commit(m *Message, b *batch.Batch) {
-	c := batch.Commit{DID: m.DID, TooBig: m.TooBig}
+	c := batch.Commit{DID: m.DID, TooBig: m.TooBig, Since: m.Since}
 	if len(m.PrevData) == cidLen {
 		c.PrevData = m.PrevData[4:]
 	} else if len(m.PrevData) > 0 {
 		c.PrevData = noSuchRoot
-	}
-	if dict.ValidTID(m.Since) {
-		c.Since = m.Since
-	} else if len(m.Since) > 0 {
-		c.Since = noSuchRev
 	}
 	if !dict.ValidTID(m.Rev) {
 		d.drop(BadRev, nil)
@@ -243,12 +238,8 @@ func (d *Decoder) isAhead(rev []byte) bool {
 	return bytes.Compare(rev, d.latest[:]) > 0
 }
 
-// noSuchRev replaces a since that is not a TID, and noSuchRoot a prevData that is not a CID of this protocol: no
-// commit has them.
-var (
-	noSuchRev  = []byte("!!!!!!!!!!!!!")
-	noSuchRoot = make([]byte, 32)
-)
+// noSuchRoot replaces a prevData that is not a CID of this protocol: no commit has it.
+var noSuchRoot = make([]byte, 32)
 
 // read parses the operations and the CAR, and fills in c.Data. It returns the reason why the
 // commit is not completely readable, or "".

@@ -189,7 +189,7 @@ func Find(ctx context.Context, t Target, at time.Time, trust *Trust) (*Manifest,
 		}
 	}
 	if len(backups) > 0 {
-		return nil, fmt.Errorf("%w in %s from %s or before; the oldest is of %s", ErrNone, t, at.UTC().Format(time.RFC3339), backups[0].Format(timeForm))
+		return nil, fmt.Errorf("%w in %s from %s or before; the oldest is of %s", ErrNone, t, at.UTC().Format(time.RFC3339Nano), backups[0].Format(time.RFC3339Nano))
 	}
 	return nil, fmt.Errorf("%w in %s", ErrNone, t)
 }

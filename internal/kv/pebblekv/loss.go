@@ -1,6 +1,7 @@
 package pebblekv
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/record"
@@ -110,7 +110,7 @@ func (p place) compare(m mark) error {
 // It returns nil if nothing is lost.
 func (fs *storeFS) lostWrites(oldest uint64) (lost *LostWrites, err error) {
 	marks := slices.Clone(fs.guard.marks)
-	slices.SortFunc(marks, func(a, b mark) int { return strings.Compare(a.File, b.File) })
+	slices.SortFunc(marks, func(a, b mark) int { return byNumber(a.File, b.File) })
 	for _, m := range marks {
 		if n, ok := logNumber(m.File); !ok || n < oldest {
 			continue
@@ -142,6 +142,10 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 	}
 	for _, name := range slices.Backward(logs) { // the damaged log last: until then, Open detects the loss
 		at := fs.PathJoin(fs.dir, name)
+		_, err := fs.FS.Stat(at + lostSuffix)
+		if info, failed := fs.FS.Stat(at); err == nil && failed == nil && info.Size() == 0 { // after a crash, the one that is made below
+			continue
+		}
 		if err := fs.FS.Rename(at, at+lostSuffix); err != nil {
 			return err
 		}
@@ -170,7 +174,7 @@ func (p place) logsFrom(first uint64) (logs []string, err error) {
 			logs = append(logs, name)
 		}
 	}
-	slices.Sort(logs)
+	slices.SortFunc(logs, byNumber)
 	return logs, nil
 }
 
@@ -178,6 +182,13 @@ func (p place) logsFrom(first uint64) (logs []string, err error) {
 func logNumber(name string) (uint64, bool) {
 	n, _, ok := wal.ParseLogFilename(name)
 	return uint64(n), ok
+}
+
+// byNumber compares the names of files: those of logs by their numbers, of which the millionth has a digit more.
+func byNumber(a, b string) int {
+	x, _ := logNumber(a)
+	y, _ := logNumber(b)
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
 }
 
 // oldestLog returns the number of the oldest unflushed log, as a manifest says.

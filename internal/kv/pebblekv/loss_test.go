@@ -365,6 +365,9 @@ func TestCrashWhileAcceptingLoss(t *testing.T) {
 		if got := records(crashed); got != want {
 			t.Errorf("crash before step %d: %d records survived, want %d", steps, got, want)
 		}
+		if kept := readAll(t, crashed, crashed.PathJoin("s", first+lostSuffix)); !bytes.Equal(kept, b) {
+			t.Errorf("crash before step %d: %d bytes of the damaged log are kept, want %d", steps, len(kept), len(b))
+		}
 	}))
 	o.AcceptLoss, o.Logger = first, slog.New(slog.DiscardHandler)
 	if err := newStoreFS(o.FS, o).prove(o); err != nil || steps < 8 {
