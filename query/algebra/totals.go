@@ -21,24 +21,23 @@ func Totals(s *ask.View, via language.Via, ids []dict.ID, each func(i int, total
 
 // TotalsIn is Totals of the edges with a record in a window. It costs as much as a hop and has a budget as large (hop): it
 // reads ids in order, all members of each if that is within the budget; else it reads the records of a sample of the members of each,
-// and ends once the budget is spent. It returns how many ids were counted. With v.Exact it fails instead.
+// and ends once the budget is spent. It returns how many ids were counted, at least the first. With v.Exact it fails instead.
 func (v *Evaluation) TotalsIn(via language.Via, ids []dict.ID, w ask.Window, each func(i int, total uint64)) (counted int, err error) {
 	var t windowTotals
 	for _, most := range []int{MaxWindowed, max(v.HopUnits/lookUpUnits/max(len(ids), 1), leastTotal)} {
 		t = windowTotals{v: v, via: via, w: w, units: v.HopUnits, most: most}
-		counted = 0
-		for _, id := range ids {
-			total, err := t.one(id)
+		for counted = 0; counted < len(ids); counted++ {
+			t.inAnyCase = counted == 0 && most < MaxWindowed
+			total, err := t.one(ids[counted])
 			if err != nil {
 				return counted, err
 			}
-			if t.units < 0 && counted > 0 {
+			if t.units < 0 && !t.inAnyCase {
 				break
 			}
 			each(counted, total)
-			counted++
 		}
-		if counted == len(ids) && most == MaxWindowed {
+		if counted == len(ids) && t.sampled == 0 {
 			return counted, nil
 		}
 		if v.Exact {
@@ -68,6 +67,8 @@ type windowTotals struct {
 	most    int // members whose records are read, for each total
 	ids     []uint64
 	sampled int // totals
+
+	inAnyCase bool // the next total is counted, even if there are too few units: the first one of samples
 }
 
 func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
@@ -104,10 +105,12 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 	n := set.Len()
 	if most := uint64(t.most); n > most {
 		set = lowest(set, sets.Set{}, t.most, uint64(id), nil)
-		t.sampled++
 	}
-	if t.units -= int(set.Len()) * lookUpUnits; t.units < 0 {
+	if t.units -= int(set.Len()) * lookUpUnits; t.units < 0 && !t.inAnyCase {
 		return 0, nil // not counted
+	}
+	if set.Len() < n {
+		t.sampled++
 	}
 	in, err := v.View.ActorsIn(k, id, t.w, set)
 	if err != nil {
