@@ -52,9 +52,6 @@ func histogram(ctx context.Context, q *call) (any, error) {
 	}
 	now := time.Now()
 	window := q.Window(now)
-	if !q.Values.Has("until") && !window.All() { // records ahead of the present are counted apart
-		window.To = math.MaxInt64
-	}
 	bucket, ok := language.ParseAge(q.Values.Get("bucket")) // 0 without it
 	if q.Values.Has("bucket") && (!ok || bucket < minBucket || bucket > maxBucket || bucket%time.Second != 0) {
 		return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", language.Brief(q.Values.Get("bucket")))

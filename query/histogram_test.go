@@ -147,6 +147,13 @@ func TestHistogramOfForgedTimes(t *testing.T) {
 	if got.Total != 21 || got.Later+got.Earlier != 0 || got.Buckets[len(got.Buckets)-1].Count != 1 {
 		t.Errorf("with until: %+v", got)
 	}
+	for since, want := range map[string][2]int{"2020-01-01": {21, 1}, "7d": {20, 0}} { // a window since an age ends now
+		got = histogramAnswer{}
+		w.ask("histogram", url.Values{"set": {"followers(" + star + ")"}, "since": {since}, "bucket": {"30d"}}, &got)
+		if got.Total != want[0] || got.Later != want[1] {
+			t.Errorf("since %s: %+v", since, got)
+		}
+	}
 	// A bucket length that skein chooses fits nearly all.
 	for n := 22; n < 222; n++ {
 		follow(n, hour.Add(time.Duration(n-22)*time.Minute))
