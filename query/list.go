@@ -133,8 +133,7 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 	var ids []uint64                            // of the items
 	var records map[uint64]algebra.MemberRecord // nil: not read yet
 	var last *algebra.Place
-	now := l.after.At(l.e.Now)
-	order := algebra.NewestFirst(now)
+	order := algebra.OrderAt(l.after.At(l.e.Now), l.order == oldestFirst)
 	switch {
 	case l.via != nil:
 		var page []algebra.Sized
@@ -145,25 +144,19 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 	case l.order == byID:
 		ids, _, cursor, err = l.q.page(v, set, l.place, limit)
 		items = make([]listItem, len(ids))
+	case l.order == created:
+		var page []algebra.MemberRecord
+		page, last, err = v.Created(set, &l.after, limit, order)
+		for _, r := range page {
+			ids, items = append(ids, uint64(r.ID)), append(items, listItem{Created: timeOf(r.Path)})
+		}
 	default:
 		var page []algebra.MemberRecord
-		switch l.order {
-		case created:
-			page, last, err = v.Created(set, &l.after, limit, order)
-		case oldestFirst:
-			order = algebra.OldestFirst(now)
-			fallthrough
-		default:
-			page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order)
-			records = make(map[uint64]algebra.MemberRecord, len(page))
-		}
+		page, last, err = v.Records(l.e.Root.Source(), set, &l.after, limit, order)
+		records = make(map[uint64]algebra.MemberRecord, len(page))
 		for _, r := range page {
-			id := uint64(r.ID)
-			if ids, items = append(ids, id), append(items, listItem{}); l.order == created {
-				items[len(items)-1].Created = timeOf(r.Path)
-			} else {
-				records[id] = r
-			}
+			ids, items = append(ids, uint64(r.ID)), append(items, listItem{})
+			records[uint64(r.ID)] = r
 		}
 	}
 	if err != nil {

@@ -746,15 +746,15 @@ func TestRecordsOfSets(t *testing.T) {
 				keys[m] = m[strings.LastIndexByte(m, '/')+1:]
 			}
 			limit := 1 + d.IntN(5)
-			inOrder(t, e, listed(t, g, e, limit, NewestFirst(noon), keys, (*Evaluation).Created), listed(t, g, e, limit, OldestFirst(noon), keys, (*Evaluation).Created), keys)
+			inOrder(t, e, listed(t, g, e, limit, OrderAt(noon, false), keys, (*Evaluation).Created), listed(t, g, e, limit, OrderAt(noon, true), keys, (*Evaluation).Created), keys)
 		}
 		if e.Root.Source() == nil {
 			continue
 		}
 		want, several := twin{g}.shownOf(e, &e.Root, members)
 		repeated += several
-		newest := listed(t, g, e, 1+d.IntN(5), NewestFirst(noon), want, bySource)
-		oldest := listed(t, g, e, 1+d.IntN(5), OldestFirst(noon), want, bySource)
+		newest := listed(t, g, e, 1+d.IntN(5), OrderAt(noon, false), want, bySource)
+		oldest := listed(t, g, e, 1+d.IntN(5), OrderAt(noon, true), want, bySource)
 		inOrder(t, e, newest, oldest, want)
 		if some += len(members); !e.IsLeaf() {
 			cut += len(members)
@@ -1019,7 +1019,7 @@ func TestLargeSets(t *testing.T) {
 	must(t, on(t, g, parsed(t, "followers("+star+")"), free(), func(v *Evaluation) error {
 		set, _, err := v.Result()
 		must(t, err)
-		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, NewestFirst(noon))
+		page, last, err := v.Records(v.Expr.Root.Source(), set, &place, 10, OrderAt(noon, false))
 		if err != nil || len(page) != 10 || !place.Sorted || last == nil || !last.Sorted {
 			t.Fatalf("%d records, sorted: %v, then %+v: %v", len(page), place.Sorted, last, err)
 		}

@@ -17,13 +17,8 @@ type Order struct {
 	latest uint64 // times after it are ahead of the present
 }
 
-// NewestFirst and OldestFirst return the orders at a time, the present of the first page.
-func NewestFirst(now time.Time) Order { return orderAt(now, false) }
-
-// OldestFirst is documented with NewestFirst.
-func OldestFirst(now time.Time) Order { return orderAt(now, true) }
-
-func orderAt(now time.Time, oldest bool) Order {
+// OrderAt returns an order at a time, the present of the first page.
+func OrderAt(now time.Time, oldest bool) Order {
 	return Order{oldest, now.UnixMicro(), uint64(language.LatestAt(now))}
 }
 

@@ -294,7 +294,7 @@ func (w *world) comparePages() (pages int) {
 	now := time.UnixMicro(w.now + r.Int64N(2)*int64(100*day))
 	shown := w.shown(leaf, subject)
 	for did, p := range w.shown(leaf, other) { // the newest of the sets'
-		if old, both := shown[did]; !both || NewestFirst(now).Compare(MemberRecord{Path: p}, MemberRecord{Path: old}) < 0 {
+		if old, both := shown[did]; !both || OrderAt(now, false).Compare(MemberRecord{Path: p}, MemberRecord{Path: old}) < 0 {
 			shown[did] = p
 		}
 	}
@@ -330,7 +330,7 @@ func (w *world) comparePages() (pages int) {
 		if part {
 			set = sets.FromUnsorted(members)
 		}
-		for _, order := range []Order{NewestFirst(now), OldestFirst(now)} {
+		for _, order := range []Order{OrderAt(now, false), OrderAt(now, true)} {
 			slices.SortFunc(all, order.Compare)
 			limit := []int{1, 2, 3, 5, 9, 20, 50, 200}[r.IntN(8)]
 			places := []*Place{{}}
@@ -474,7 +474,7 @@ func TestCrowdedSeconds(t *testing.T) {
 		}
 	}
 	e := parsed(t, "followers("+star+")")
-	for _, order := range []Order{NewestFirst(noon), OldestFirst(noon)} {
+	for _, order := range []Order{OrderAt(noon, false), OrderAt(noon, true)} {
 		secondOf := func(r MemberRecord) uint64 {
 			at := order.timeOf(r.Path)
 			if at != ask.Timeless {
@@ -537,7 +537,7 @@ func TestFirstSecond(t *testing.T) {
 			v.dateAbove = dateAbove
 			set, _, err := v.Result()
 			must(t, err)
-			page, _, err := v.Records(&e.Root, set, &Place{}, 300, NewestFirst(noon))
+			page, _, err := v.Records(&e.Root, set, &Place{}, 300, OrderAt(noon, false))
 			must(t, err)
 			times, err := v.Times(set, language.Window{}, noon)
 			if n := slices.Index(times, ask.Timeless); n != 200 || len(page) != 300 {
@@ -575,7 +575,7 @@ func TestEndsOfTime(t *testing.T) {
 		for _, rkey := range []string{early, noTime} {
 			g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: rkey, Subject: subject})
 		}
-		listed(t, g, parsed(t, "likers("+subject+")"), 3, NewestFirst(noon), map[string]string{g.Accounts[0]: early}, bySource)
+		listed(t, g, parsed(t, "likers("+subject+")"), 3, OrderAt(noon, false), map[string]string{g.Accounts[0]: early}, bySource)
 		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: early, Delete: true})
 		g.Commit(g.Accounts[0], oracle.Op{Kind: "like", Rkey: noTime, Delete: true})
 	}

@@ -63,7 +63,7 @@ func (s *sources) add(n *language.Node, set sets.Set) error {
 
 // EdgeRecords finds, for each of ids, the record that makes it a member of n, a source. ids ascends.
 func (v *Evaluation) EdgeRecords(n *language.Node, ids []uint64) (map[uint64]MemberRecord, error) {
-	s, err := sourcesOf(v, n, sets.FromList(ids), NewestFirst(v.Expr.Now))
+	s, err := sourcesOf(v, n, sets.FromList(ids), OrderAt(v.Expr.Now, false))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ const MaxTimed = 200_000
 // the expression, members of its Source: in microseconds, ask.Timeless for a record whose key has no time. They
 // ascend. Times of large reverse sets are whole seconds, except around now.
 func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (times []uint64, err error) {
-	s, err := sourcesOf(v, v.Expr.Root.Source(), set, NewestFirst(now))
+	s, err := sourcesOf(v, v.Expr.Root.Source(), set, OrderAt(now, false))
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 		}
 		after = &algebra.MemberRecord{ID: dict.ID(id), Path: path}
 	}
-	order := b.order(now)
+	order := algebra.OrderAt(now, b.oldest)
 	compare := func(x, y algebra.MemberRecord) int {
 		return cmp.Or(order.Compare(x, y), ask.ComparePaths(x.Path, y.Path))
 	}

@@ -177,18 +177,11 @@ func (b *backlinks) oneOfEach(q *xrpc.Query, v *algebra.Evaluation, set sets.Set
 			return nil, err
 		}
 	}
-	page, last, err := v.Records(&b.of.Root, set, &after, b.limit, b.order(after.At(time.Now())))
+	page, last, err := v.Records(&b.of.Root, set, &after, b.limit, algebra.OrderAt(after.At(time.Now()), b.oldest))
 	if last != nil {
 		p.cursor = new(q.Cursors.SealList(b.of, b.more(), *last))
 	}
 	return page, err
-}
-
-func (b *backlinks) order(now time.Time) algebra.Order {
-	if b.oldest {
-		return algebra.OldestFirst(now)
-	}
-	return algebra.NewestFirst(now)
 }
 
 // handler answers one call.

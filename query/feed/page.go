@@ -101,7 +101,7 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 				known = append(known, dict.ID(id))
 			}
 		}
-		order := algebra.NewestFirst(now)
+		order := algebra.OrderAt(now, false)
 		err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
 			p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
 			if rank.IsPost(string(uri)) && (after.ID == dict.None || order.Compare(p, after) > 0) {
