@@ -37,7 +37,7 @@ func AuthorsOf(v *Evaluation, records sets.Set, each func(record, author dict.ID
 			return err
 		}
 	}
-	all := toIDs(records.List(nil))
+	all := IDs(records.List(nil))
 	stored, _ := slices.BinarySearch(all, dict.FirstReserved)
 	for ids := range slices.Chunk(all[:stored], authorsAtOnce) {
 		err := v.View.Authors(ids, func(i int, author dict.ID, tid uint64) error {

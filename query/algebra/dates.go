@@ -224,7 +224,7 @@ func (s *sources) eachDated(set sets.Set, wanted *ask.DateRange, each func(id ui
 			}
 			continue
 		}
-		records, err := r.of(toIDs(r.set.List(nil)))
+		records, err := r.of(IDs(r.set.List(nil)))
 		if err != nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func (h *hop) foresee(members sets.Set) error {
 	if h.w.Via.Op != language.OpForward || !h.w.Window.All() || members.Len() > manyMembers {
 		return nil
 	}
-	ids := slices.DeleteFunc(toIDs(sets.AndNot(members, h.hidden()).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
+	ids := slices.DeleteFunc(IDs(sets.AndNot(members, h.hidden()).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
 	edges := uint64(0)
 	err := h.v.View.RecordCounts(h.w.Via.Kind, ids, func(_ int, n uint64) error { edges += n; return h.v.Ended.Err() })
 	if err == nil && edges > lightResults {

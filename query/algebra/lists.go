@@ -51,10 +51,7 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 			return err
 		}
 	}
-	from := make([]dict.ID, 0, set.Len())
-	for id := range set.All() {
-		from = append(from, dict.ID(id))
-	}
+	from := IDs(set.List(nil))
 	if by == l.Kind {
 		return r.View.Naming(by, l.Of, from, l.Window, each)
 	}

@@ -73,7 +73,7 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 	}
 	if !after.Sorted {
 		ids, more := set.Page(uint64(after.ID), limit, v.Hidden())
-		if page, err = s.of(toIDs(ids)); err != nil {
+		if page, err = s.of(IDs(ids)); err != nil {
 			return nil, nil, err
 		}
 		slices.SortFunc(page, func(x, y MemberRecord) int { return cmp.Compare(x.ID, y.ID) })
@@ -141,7 +141,7 @@ func (v *Evaluation) Created(set sets.Set, after *Place, limit int, order Order)
 	all := set.List(nil)
 	stored, _ := slices.BinarySearch(all, uint64(dict.FirstReserved))
 	others := slices.Clone(all[stored:]) // and texts, and AT URIs with a handle
-	for ids := range slices.Chunk(toIDs(all[:stored]), authorsAtOnce) {
+	for ids := range slices.Chunk(IDs(all[:stored]), authorsAtOnce) {
 		err := v.View.Authors(ids, func(i int, author dict.ID, tid uint64) error {
 			if author == dict.None {
 				others = append(others, uint64(ids[i]))
@@ -202,7 +202,8 @@ func (s *sources) rest(placed []placedRecord) (page []MemberRecord, err error) {
 // second is a second in microseconds.
 const second = 1_000_000
 
-func toIDs(list []uint64) []dict.ID {
+// IDs returns a list of a set's members as ids.
+func IDs(list []uint64) []dict.ID {
 	ids := make([]dict.ID, len(list))
 	for i, id := range list {
 		ids[i] = dict.ID(id)

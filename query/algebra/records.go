@@ -67,7 +67,7 @@ func (v *Evaluation) EdgeRecords(n *language.Node, ids []uint64) (map[uint64]Mem
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.of(toIDs(ids))
+	found, err := s.of(IDs(ids))
 	records := make(map[uint64]MemberRecord, len(found))
 	for _, f := range found {
 		records[uint64(f.ID)] = f
@@ -152,7 +152,7 @@ func (r leafRecords) subjectTID() uint64 {
 
 // next returns the records of the members that may be on a page.
 func (s *sources) next(may *mayBeNext) (records []MemberRecord, err error) {
-	undated, r := toIDs(may.undated), &s.leaves[0]
+	undated, r := IDs(may.undated), &s.leaves[0]
 	if len(s.leaves) > 1 {
 		for _, m := range may.dated {
 			undated = append(undated, m.Actor)

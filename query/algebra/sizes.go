@@ -46,7 +46,7 @@ func (v *Evaluation) BySize(set sets.Set, via language.Via, after Place, limit i
 	}
 	all, _ := set.Page(0, math.MaxInt, v.Hidden())
 	page = make([]Sized, len(all))
-	err = v.Sizes(via, toIDs(all), func(i int, size uint64) error {
+	err = v.Sizes(via, IDs(all), func(i int, size uint64) error {
 		page[i] = Sized{dict.ID(all[i]), size}
 		return v.Ended.Err()
 	})

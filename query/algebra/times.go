@@ -42,7 +42,7 @@ func (v *Evaluation) Times(set sets.Set, w language.Window, now time.Time) (time
 			return nil, err
 		}
 	}
-	records, err := s.of(toIDs(ids))
+	records, err := s.of(IDs(ids))
 	if err != nil {
 		return nil, err
 	}

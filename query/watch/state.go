@@ -3,7 +3,6 @@ package watch
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
@@ -161,11 +160,7 @@ func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error 
 	var in sets.Set
 	if l.Op == language.OpLists {
 		var authors []uint64
-		list := make([]dict.ID, len(ids))
-		for i, id := range ids {
-			list[i] = dict.ID(id)
-		}
-		err := at.newer.Authors(list, func(_ int, author dict.ID, _ uint64) error { authors = append(authors, uint64(author)); return nil })
+		err := at.newer.Authors(algebra.IDs(ids), func(_ int, author dict.ID, _ uint64) error { authors = append(authors, uint64(author)); return nil })
 		by := sets.FromUnsorted(authors)
 		if err == nil {
 			in, err = at.listsBy(l.Of, &by)
@@ -237,12 +232,8 @@ func (at *state) listsBy(member dict.ID, authors *sets.Set) (lists sets.Set, err
 	if err != nil {
 		return lists, err
 	}
-	from := make([]dict.ID, 0, by.Len())
-	for id := range by.All() {
-		from = append(from, dict.ID(id))
-	}
 	var ids []uint64
-	err = at.sn.Lists(member, from, ask.Window{}, func(list dict.ID, _ ask.Path) { ids = append(ids, uint64(list)) })
+	err = at.sn.Lists(member, algebra.IDs(by.List(nil)), ask.Window{}, func(list dict.ID, _ ask.Path) { ids = append(ids, uint64(list)) })
 	return sets.FromUnsorted(ids), err
 }
 
@@ -308,5 +299,5 @@ func (at *state) names(ns dict.Namespace, set sets.Set) ([]string, error) {
 	for i, id := range ids {
 		all[i] = known[id]
 	}
-	return slices.Clip(all), nil
+	return all, nil
 }
