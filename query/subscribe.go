@@ -37,8 +37,8 @@ func subscribe(ctx context.Context, q *call) (any, error) {
 	if bad := watch.Watchable(e); bad != nil {
 		return nil, xrpc.Invalid("set: %v", bad)
 	}
-	if err := q.View(ctx, func(sn *ask.View) error { return algebra.CheckLabelers(sn, e) }); err != nil {
-		return nil, err
+	if err := q.View(ctx, func(sn *ask.View) error { _, err := algebra.NewEvaluation(ctx, sn, e, q.Work); return err }); err != nil {
+		return nil, err // it names a labeler whose labels are not read
 	}
 	after := cmp.Or(q.Header.Get("Last-Event-ID"), q.Values.Get("cursor")) // of an EventSource that reconnects
 	sub, err := q.server.watcher.Subscribe(e, q.Work.Client, after)

@@ -1,7 +1,6 @@
 package algebra
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -31,12 +30,6 @@ func findLabelers(v *Evaluation) (err error) {
 		}
 	}
 	return nil
-}
-
-// CheckLabelers returns an error for the client if the expression names a labeler whose labels are not read.
-func CheckLabelers(sn *ask.View, e *language.Expr) error {
-	v := Evaluation{Reader: &Reader{Ended: context.Background(), View: sn}, Expr: e}
-	return findLabelers(&v)
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
