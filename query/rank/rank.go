@@ -104,7 +104,7 @@ func Rank(v *algebra.Evaluation, w *xrpc.Work, r Ranking) (*Standing, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &Standing{v: v, tally: t, Of: t.Of, Sampled: v.Sampled()}
+	st := &Standing{v: v, tally: t, Of: t.Of}
 	switch {
 	case r.scored():
 		if t.Of > manyScored { // totals of thousands of results are looked up
@@ -119,6 +119,5 @@ func Rank(v *algebra.Evaluation, w *xrpc.Work, r Ranking) (*Standing, error) {
 	case r.listed():
 		st.results, err = v.Scores(t, r.RankSpec, cmp.Or(r.Top, algebra.MaxScored))
 	}
-	st.Sampled = v.Sampled()
 	return st, err
 }

@@ -398,8 +398,8 @@ func TestLateRankingsAreSampled(t *testing.T) {
 			}
 			r.After = &Place{Late: late}
 			if err := evaluated(t, g, r, func(st *Standing, was uint64) error {
-				if was != late || (st.Sampled != "") != (want && exact == "false") {
-					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, was, st.Sampled)
+				if was != late || (st.v.Sampled() != "") != (want && exact == "false") {
+					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, was, st.v.Sampled())
 				}
 				return nil
 			}); err != nil {

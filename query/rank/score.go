@@ -24,7 +24,6 @@ type Standing struct {
 	tally    *algebra.Tally
 	Of       uint64 // members of the expanded set
 	Accounts uint64 // visible accounts of the index; 0 with ByCount
-	Sampled  string // what was sampled, for the client; "" if everything was read
 	results  []Result
 }
 
@@ -43,7 +42,7 @@ func (st *Standing) measure(r Ranking) error {
 	}
 	total := func(i int, total uint64) error {
 		e := &st.results[i]
-		if st.Sampled != "" { // the count is an estimate
+		if st.v.Sampled() != "" { // the count is an estimate
 			e.Count = uint32(min(uint64(e.Count), max(total, 1)))
 		}
 		e.Total = max(total, uint64(e.Count)) // a total may be one, too
