@@ -165,7 +165,12 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 	if last != nil {
 		cursor = l.q.Cursors.SealList(l.e, l.order, *last)
 	}
-	return items, cursor, describeItems(v, ids, items, records)
+	err = describeItems(v, ids, items, records)
+	var size algebra.PageSize
+	if n := slices.IndexFunc(items, func(it listItem) bool { return size.Exceeded(it.Member) }); n > 0 && err == nil {
+		return l.page(v, set, n) // which begins as this one does
+	}
+	return items, cursor, err
 }
 
 // describeItems adds the names and records of members.

@@ -166,6 +166,45 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// Pages of long strings end before their limit, in every order, and the next begins there.
+func TestPagesOfLongStrings(t *testing.T) {
+	w := newWorld(t, 26, 0)
+	fan, long := w.history.Accounts()[0], "at://did:web:"+strings.Repeat("a.", 120)+"example.com/"+strings.Repeat("a23456789.", 30)+"post/"
+	for c := range uint64(5) {
+		var likes []oracle.Op
+		for n := c * 200; n < c*200+200; n++ {
+			likes = append(likes, oracle.Op{Kind: "like", Rkey: oracle.TID((n + 1) << 40), Subject: long + oracle.TID((n*77%1000+1)<<40)})
+		}
+		w.commit(int64(c+1), fan, likes...)
+	}
+	for _, call := range []string{"list?order=id", "list?order=newest", "list?order=oldest", "list?order=created", "list?order=size(likers)", "rank?by=count", "rank?by=share&min=1"} {
+		method, query, _ := strings.Cut(call, "?")
+		p, err := url.ParseQuery(query)
+		must(t, err)
+		if p.Set("set", "likes("+fan+")"); method == "rank" {
+			p.Del("set")
+			p.Set("of", "members("+fan+")")
+			p.Set("via", "likes")
+		}
+		var all [2][]string
+		for i, limit := range []string{"100", "1000"} {
+			p.Set("limit", limit)
+			pages := w.pages(method, p, nil)
+			for _, page := range pages {
+				for _, it := range page.Items {
+					all[i] = append(all[i], it.Member)
+				}
+				if bytes := len(page.Items) * len(long+"3jzfcijpj2z2a"); bytes > 512<<10 || limit == "1000" && page.Cursor != "" && bytes < 511<<10 {
+					t.Errorf("%s: a page of %d bytes", call, bytes)
+				}
+			}
+		}
+		if len(all[0]) != 1000 || !slices.Equal(all[0], all[1]) {
+			t.Errorf("%s: %d members, and in pages of up to 1000 %d, or others", call, len(all[0]), len(all[1]))
+		}
+	}
+}
+
 // If several records make an edge, all methods show the same one. For an edge to an account, it is
 // the record with the lowest key. For an edge to a post, it is the first record from the post's
 // time on, and a key that is not a TID only if there is no other.

@@ -72,7 +72,11 @@ func ranked(ctx context.Context, q *call) (any, error) {
 		if r.By == language.ByShare || r.By == language.ByLift {
 			out.Of, out.Accounts = &standing.Of, &standing.Accounts
 		}
-		more, err := standing.Page(r, func(e *rank.Result, member string) {
+		var size algebra.PageSize
+		more, err := standing.Page(r, func(e *rank.Result, member string) bool {
+			if size.Exceeded(member) {
+				return false
+			}
 			item := rankItem{Member: member, Count: e.Count}
 			switch place.Result = *e; r.By {
 			case language.ByShare:
@@ -85,6 +89,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 				}
 			}
 			out.Items = append(out.Items, item)
+			return true
 		})
 		if more { // without an age, the same page has the same cursor
 			if r.Expr.HasAge {

@@ -852,6 +852,7 @@ func TestBySize(t *testing.T) {
 		large[i] = uint64(i + 1)
 	}
 	err := on(t, g, parsed(t, "followers("+g.Accounts[0]+")"), free(), func(v *Evaluation) error {
+		_, _, _ = v.BySize(sets.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 6)
 		page, _, err := v.BySize(sets.FromList(large), builtIn.Vias(dict.DID)[0], Place{}, 5)
 		if sampled := v.Sampled(); err != nil || len(page) != 5 || sampled != "order=size(follows) sorted 20000 of 20001 members" {
 			t.Errorf("%d members sorted, %q: %v", len(page), sampled, err)

@@ -444,5 +444,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 	return nil
 }
 
-// Sampled returns what was sampled so far, "" if everything was read.
-func (v *Evaluation) Sampled() string { return strings.Join(v.samples, "; ") }
+// Sampled returns what was sampled so far, "" if everything was read. It says once what a page that was read twice has sampled.
+func (v *Evaluation) Sampled() string {
+	return strings.Join(slices.Compact(slices.Clone(v.samples)), "; ")
+}

@@ -61,12 +61,9 @@ func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64,
 	if members, err = v.Names(v.Expr.Root.Is, ids); err != nil {
 		return nil, nil, dict.None, err
 	}
-	bytes := 0
-	for i := range members {
-		if bytes += len(members[i]); bytes > MaxPageBytes && i > 0 {
-			members, ids, more = members[:i], ids[:i], true
-			break
-		}
+	var size PageSize
+	if n := slices.IndexFunc(members, size.Exceeded); n > 0 {
+		members, ids, more = members[:n], ids[:n], true
 	}
 	if more {
 		last = dict.ID(ids[len(ids)-1])
@@ -82,6 +79,16 @@ func (v *Evaluation) Page(set sets.Set, after dict.ID, limit int) (ids []uint64,
 // MaxPageBytes bounds the members of a page, since a URI may have 8 KiB. A thousand posts'
 // URIs have 70 KB.
 const MaxPageBytes = 512 << 10
+
+// A PageSize is the number of bytes of a page's members.
+type PageSize int
+
+// Exceeded adds a member, and reports whether the page has no room for it. It has room for one in any case.
+func (s *PageSize) Exceeded(member string) bool {
+	first := *s == 0
+	*s += PageSize(len(member))
+	return *s > MaxPageBytes && !first
+}
 
 // Names returns the strings of ids of a namespace; stand-in ids have strings, too. If the ids ascend, it reads least.
 func (v *Evaluation) Names(is dict.Namespace, ids []uint64) ([]string, error) {

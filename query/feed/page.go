@@ -142,8 +142,9 @@ func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit 
 		if r.Limit += len(seen.marks); f.each == 0 && !f.hide && f.dead|f.replies == 0 {
 			r.Limit = len(at.shown) + limit + 2 // one of them is pinned
 		}
-		_, err = ranked.Page(r, func(e *rank.Result, member string) {
+		_, err = ranked.Page(r, func(e *rank.Result, member string) bool {
 			all = append(all, candidate{algebra.MemberRecord{ID: dict.ID(e.ID)}, member})
+			return true
 		})
 		return all, err
 	}, nil

@@ -432,13 +432,14 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
 			}
 			var err error
-			more, err = st.Page(r, func(e *Result, member string) {
+			more, err = st.Page(r, func(e *Result, member string) bool {
 				if score := st.Score(r.By, e); r.scored() && score != slowScore(r.By, st, e) {
 					t.Fatalf("%v: a score of %d", p, score)
 				}
 				n++
 				last = *e
 				all = append(all, slowRanking{member, uint64(e.Count), e.Total, e.Score})
+				return true
 			})
 			return err
 		})

@@ -94,8 +94,8 @@ func inOrder(by string, x, y Result) int {
 	return cmp.Or(share, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
-// Page calls each for the results of a page, in order, and reports whether more follow.
-func (st *Standing) Page(r Ranking, each func(e *Result, member string)) (more bool, err error) {
+// Page calls each for the results of a page, in order, until it returns false, which takes no result, and reports whether more follow.
+func (st *Standing) Page(r Ranking, each func(e *Result, member string) bool) (more bool, err error) {
 	n := r.Limit + 1
 	if r.After != nil && r.listed() {
 		n += len(st.results)
@@ -119,8 +119,8 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member string)) (more b
 			}
 			for i, member := range names {
 				if given <= r.Limit && r.isRecent(member) && (!r.Posts || IsPost(member)) {
-					if given < r.Limit {
-						each(&all[done+i], member)
+					if given < r.Limit && !each(&all[done+i], member) {
+						r.Limit = given
 					}
 					given++
 				}
