@@ -102,10 +102,7 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 func (o Order) page(placed []placedRecord, after *Place, limit int, ahead bool) (page []placedRecord, last *Place) {
 	slices.SortFunc(placed, func(x, y placedRecord) int { return o.compare(x.at, y.at, x.ID, y.ID) })
 	if after.Begun {
-		at, found := slices.BinarySearchFunc(placed, *after, func(r placedRecord, p Place) int { return o.compare(r.at, p.Micros, r.ID, p.ID) })
-		if found {
-			at++
-		}
+		at, _ := slices.BinarySearchFunc(placed, *after, func(r placedRecord, p Place) int { return cmp.Or(o.compare(r.at, p.Micros, r.ID, p.ID), -1) })
 		placed = placed[at:]
 	}
 	if len(placed) > limit {

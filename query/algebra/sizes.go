@@ -56,10 +56,7 @@ func (v *Evaluation) BySize(set sets.Set, via language.Via, after Place, limit i
 	order := func(x, y Sized) int { return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(x.ID, y.ID)) }
 	slices.SortFunc(page, order)
 	if after.Begun {
-		at, found := slices.BinarySearchFunc(page, Sized{after.ID, after.Micros}, order)
-		if found {
-			at++
-		}
+		at, _ := slices.BinarySearchFunc(page, Sized{after.ID, after.Micros}, func(x, y Sized) int { return cmp.Or(order(x, y), -1) })
 		page = page[at:]
 	}
 	if len(page) > limit {

@@ -79,10 +79,7 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 		at = now.UnixMicro()
 	}
 	if after != nil {
-		from, found := slices.BinarySearchFunc(all, *after, compare)
-		if found {
-			from++
-		}
+		from, _ := slices.BinarySearchFunc(all, *after, func(x, y algebra.MemberRecord) int { return cmp.Or(compare(x, y), -1) })
 		all = all[from:]
 	}
 	if len(all) > b.limit {
