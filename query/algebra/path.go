@@ -8,6 +8,7 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
+	"skein.blue/query/language"
 )
 
 // Path returns a shortest chain of at most `most` edges of a kind, whose subjects are accounts: it begins with from and ends with to, and each
@@ -74,13 +75,8 @@ func (p *paths) last(way int) sets.Set { return p.steps[way][len(p.steps[way])-1
 func (p *paths) step(way int) (at, met dict.ID, err error) {
 	other := p.last(1 - way)
 	var next sets.Collector
-	begin := func(id uint64) {
-		if way == ahead {
-			p.r.View.BeginSubjects(p.kind, dict.ID(id))
-		} else {
-			p.r.View.BeginActors(p.kind, dict.ID(id))
-		}
-	}
+	op := [...]language.Op{language.OpForward, language.OpReverse}[way]
+	begin := func(id uint64) { p.r.BeginSet(op, p.kind, dict.ID(id)) }
 	for id := range ask.Ahead(p.r.View, p.last(way).All(), begin) {
 		if err := p.r.Ended.Err(); err != nil {
 			return 0, 0, err

@@ -95,12 +95,7 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 		if set.Len() > postsRead {
 			return nil, xrpc.Invalid("the feed's set is too large: it has %d members, and only sets up to %d can be sorted; limit it with since=", set.Len(), postsRead)
 		}
-		var known []dict.ID
-		for id := range set.All() {
-			if dict.ID(id) < dict.FirstReserved {
-				known = append(known, dict.ID(id))
-			}
-		}
+		known := slices.DeleteFunc(algebra.IDs(set.List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
 		order := algebra.OrderAt(now, false)
 		err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
 			p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
