@@ -124,9 +124,12 @@ func Lookup(s *ask.View, strings []language.Literal) ([]dict.ID, error) {
 
 // Hidden returns the accounts to remove from a result. Stored sets contain hidden accounts;
 // removing them once at the end has the same effect as removing them from each operand.
-func (v *Evaluation) Hidden() sets.Set {
-	if v.Expr.Root.Is == dict.DID {
-		return v.View.Hidden()
+func (v *Evaluation) Hidden() sets.Set { return v.hiddenIn(v.Expr.Root.Is) }
+
+// hiddenIn returns the hidden accounts, if ids of a namespace are accounts.
+func (r *Reader) hiddenIn(ns dict.Namespace) sets.Set {
+	if ns == dict.DID {
+		return r.View.Hidden()
 	}
 	return sets.Set{}
 }

@@ -82,9 +82,7 @@ func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Via.Is == dict.DID {
-		t.LeaveOut(v.View.Hidden())
-	}
+	t.LeaveOut(v.hiddenIn(w.Via.Is))
 	t.LeaveOut(w.Except)
 	return t, v.Ended.Err()
 }
@@ -260,12 +258,7 @@ func (h *hop) report(read, all uint64) {
 }
 
 // hidden returns the members to skip.
-func (h *hop) hidden() sets.Set {
-	if h.w.Via.From == dict.DID {
-		return h.v.View.Hidden()
-	}
-	return sets.Set{}
-}
+func (h *hop) hidden() sets.Set { return h.v.hiddenIn(h.w.Via.From) }
 
 // spend takes units from the budget before work is done for a member. The first member of a sample is
 // read in any case.

@@ -61,15 +61,14 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 // listSizes is Sizes along an OpListed or OpLists set.
 func (r *Reader) listSizes(via language.Via, ids []dict.ID, each func(i int, total uint64) error) error {
 	authors := map[dict.ID]dict.ID{}
-	var hidden sets.Set
 	if via.Op == language.OpListed {
 		lists := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return id == dict.None || id >= dict.FirstReserved })
 		err := r.View.Authors(lists, func(i int, author dict.ID, _ uint64) error { authors[lists[i]] = author; return r.Ended.Err() })
 		if err != nil {
 			return err
 		}
-		hidden = r.View.Hidden()
 	}
+	hidden := r.hiddenIn(via.Is)
 	for i, id := range ids {
 		t, err := r.Leaf(Leaf{Op: via.Op, Kind: via.Kind, Of: id, By: authors[id]})
 		if err == nil {

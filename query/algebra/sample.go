@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"io"
 
-	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
@@ -18,10 +17,7 @@ func sampled(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}
-	var hidden sets.Set
-	if n.Is == dict.DID {
-		hidden = v.View.Hidden()
-	}
+	hidden := v.hiddenIn(n.Is)
 	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
 		set = lowest(set, hidden, n.Least, n.Seed, named(v, &n.Args[0]))
 	}

@@ -77,18 +77,15 @@ func (t *windowTotals) one(id dict.ID) (total uint64, err error) {
 		return 0, err
 	}
 	t.units -= memberUnits
-	hidden := v.View.Hidden()
 	if t.via.Op == language.OpReverse {
 		if t.ids, err = v.View.AppendSubjects(t.ids[:0], k, id, t.w); err != nil {
 			return 0, err
 		}
 		t.units -= len(t.ids)
 		set := sets.FromUnsorted(slices.Clone(t.ids))
-		if v.View.Kind(k).To.Is() == dict.DID {
-			total = sets.AndLen(hidden, set)
-		}
-		return set.Len() - total, nil
+		return set.Len() - sets.AndLen(v.hiddenIn(v.View.Kind(k).To.Is()), set), nil
 	}
+	hidden := v.View.Hidden()
 	set, err := v.leafSet(Leaf{Op: language.OpReverse, Kind: k, Of: id})
 	if err != nil {
 		return 0, err

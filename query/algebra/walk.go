@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
@@ -77,10 +76,7 @@ func (v *Evaluation) Tally(n *language.Node) (*Tally, error) {
 	}
 	t, err := v.Expand(of, walk)
 	if err == nil {
-		t.Of = of.Len()
-	}
-	if err == nil && n.Rank.Via.From == dict.DID {
-		t.Of -= sets.AndLen(v.View.Hidden(), of)
+		t.Of = of.Len() - sets.AndLen(v.hiddenIn(n.Rank.Via.From), of)
 	}
 	return t, err
 }
