@@ -194,16 +194,12 @@ func TestQueryLabels(t *testing.T) {
 		if sources != nil {
 			p["sources"] = sources
 		}
-		for {
-			page := w.answer("com.atproto.label.queryLabels", p)
+		for _, page := range w.pages("com.atproto.label.queryLabels", p, nil) {
 			for _, l := range page.Labels {
 				all = append(all, l.URI+" "+l.Src+" "+l.Val+" "+l.CID)
 			}
-			if page.Cursor == "" {
-				return all
-			}
-			p.Set("cursor", page.Cursor)
 		}
+		return all
 	}
 	w.says("com.atproto.label.queryLabels?uriPatterns=*", 400, "reads no labelers")
 	var want []string

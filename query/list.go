@@ -168,7 +168,7 @@ func (l *listing) page(v *algebra.Evaluation, set sets.Set, limit int) (items []
 	err = describeItems(v, ids, items, records)
 	var size algebra.PageSize
 	if n := slices.IndexFunc(items, func(it listItem) bool { return size.Exceeded(it.Member) }); n > 0 && err == nil {
-		return l.page(v, set, n) // which begins as this one does
+		return l.page(v, set, n) // the first n of them, and the cursor after these
 	}
 	return items, cursor, err
 }

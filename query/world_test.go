@@ -26,6 +26,7 @@ import (
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
+	"skein.blue/query/language"
 )
 
 // never is an unknown account.
@@ -168,10 +169,13 @@ func pathOf(call string) string {
 	return "/xrpc/blue.skein.graph." + call
 }
 
-// ask calls a method that must answer, and decodes into v.
+// ask calls a method that must answer, and decodes into v. It sends a long question as a form.
 func (w *world) ask(method string, p url.Values, v any) {
 	w.t.Helper()
 	status, body, _ := w.get(method + "?" + p.Encode())
+	if len(p.Encode()) > language.MaxExpr {
+		status, body, _ = w.do(http.MethodPost, pathOf(method), p.Encode(), "Content-Type", formType)
+	}
 	if err := json.Unmarshal([]byte(body), v); err != nil || status != 200 {
 		w.t.Fatalf("%s %v: %d %s %v", method, p, status, body, err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
@@ -592,46 +591,6 @@ func TestEvaluationEndsWithItsRequest(t *testing.T) {
 			}
 			if _, err := v.Contains(language.Literal{S: g.Accounts[0], Is: dict.DID}, dict.None); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s contains: %v", e.Source, err)
-			}
-			return nil
-		}))
-	}
-}
-
-// A page ends before its strings exceed the bound of a page, and no member is lost.
-func TestPagesOfLongStrings(t *testing.T) {
-	g := oracle.NewGraph(t, 6, 3, write.Limits{})
-	var uris []string
-	for i := range 150 {
-		uris = append(uris, "at://"+g.Accounts[0]+"/app.bsky.feed.post/"+fmt.Sprint(i)+strings.Repeat("x", 500)[:i*3])
-	}
-	long := "at://did:web:" + strings.Repeat("a.", 900) + "example.com/app.bsky.feed.post/"
-	for i := range 400 {
-		uris = append(uris, long+fmt.Sprint(i))
-	}
-	for _, seen := range []bool{false, true} { // strings without ids are bounded, too
-		if seen {
-			g.PutMany(g.Accounts[0], "like", uris)
-		}
-		e := parsed(t, "members("+strings.Join(uris, ",")+")")
-		must(t, on(t, g, e, free(), func(v *Evaluation) error {
-			set, _, err := v.Result()
-			must(t, err)
-			var got []string
-			pages := 0
-			for after := dict.None; ; pages++ {
-				ids, members, last, err := v.Page(set, after, 1000)
-				must(t, err)
-				if n := len(strings.Join(members, "")); n > MaxPageBytes || len(ids) != len(members) {
-					t.Errorf("a page of %d bytes, %d ids and %d members", n, len(ids), len(members))
-				}
-				if got = append(got, members...); last == dict.None {
-					break
-				}
-				after = last
-			}
-			if slices.Sort(got); pages < 1 || !slices.Equal(got, slices.Sorted(slices.Values(uris))) {
-				t.Errorf("%d pages with %d members, want %d", pages+1, len(got), len(uris))
 			}
 			return nil
 		}))

@@ -94,7 +94,8 @@ func inOrder(by string, x, y Result) int {
 	return cmp.Or(share, cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
-// Page calls each for the results of a page, in order, until it returns false, which takes no result, and reports whether more follow.
+// Page calls each for the results of a page, in order, and reports whether more follow. each returns false if the page has no room for the
+// result.
 func (st *Standing) Page(r Ranking, each func(e *Result, member string) bool) (more bool, err error) {
 	n := r.Limit + 1
 	if r.After != nil && r.listed() {
