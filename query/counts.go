@@ -126,6 +126,9 @@ func (q *call) edges() ([]language.Via, error) {
 func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []language.Literal, ids []dict.ID) error {
 	for _, edge := range edges {
 		var err error
+		if edge.Is == dict.DID {
+			c.lacks(c.index.Statuses())
+		}
 		switch edge.Op {
 		case language.OpForward:
 			err = c.own(subjects, ids, language.Window{}, edge.Kind)
@@ -136,7 +139,6 @@ func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []langua
 				err = c.own(authors, by, language.Window{}, edge.Kind)
 			}
 		case language.OpAuthors:
-			c.lacks(c.index.Statuses())
 		default:
 			c.ofEverybody("", language.Window{}, edge.Kind)
 			if edge.Op == language.OpLists {

@@ -30,8 +30,8 @@ type label struct {
 	Cts string `json:"cts"`
 	Exp string `json:"exp,omitempty"`
 
-	// place is that among all labels: the type and the id of the subject, and how many labels of the subject come up to it.
-	place [3]uint64
+	// place is that among all labels: the type and the id of the subject, the id of the label's set, and how many labels of both come up to it.
+	place [4]uint64
 }
 
 // labels returns the labels of accounts and records by the labelers that the index reads.
@@ -47,7 +47,7 @@ func labels(ctx context.Context, q *call) (any, error) {
 	err = q.View(ctx, func(sn *ask.View) error {
 		err := q.labelers(sn, &out.caveats, nil)
 		if err == nil {
-			out.Labels, err = readLabels(sn, subjects, false, make([]uint64, 3), math.MaxInt)
+			out.Labels, err = readLabels(sn, subjects, false, make([]uint64, 4), math.MaxInt)
 		}
 		return err
 	})
@@ -97,16 +97,16 @@ func readLabels(sn *ask.View, subjects []language.Literal, everything bool, afte
 			}
 		}
 		var members []dict.ID
-		place, begin := [3]uint64{uint64(i)}, len(all)
+		place, begin := [4]uint64{uint64(i)}, len(all)
 		for _, id := range slices.Compact(ids) {
 			if err != nil || id == dict.None || uint64(i) < after[0] || len(all) == most {
 				continue
 			}
 			err = sn.Labels(kind, id, everything, func(member, set dict.ID, e *ask.LabelEntry) bool {
-				if place[1] != uint64(member) {
-					place[1], place[2] = uint64(member), 0
+				if place[1] != uint64(member) || place[2] != uint64(set) {
+					place[1], place[2], place[3] = uint64(member), uint64(set), 0
 				}
-				if place[2]++; slices.Compare(place[:], after) <= 0 || ns == dict.DID && sn.IsHidden(member) {
+				if place[3]++; slices.Compare(place[:], after) <= 0 || ns == dict.DID && sn.IsHidden(member) {
 					return true
 				}
 				l := label{CID: e.CID, Cts: stamp(time.UnixMicro(e.Time)), place: place}

@@ -258,6 +258,20 @@ func TestQueryLabels(t *testing.T) {
 			t.Errorf("%q by another labeler: %q", c.patterns, got)
 		}
 	}
+	l := spam(visible[6], time.Now())
+	l.Value = "third"
+	say(nil, l)
+	var first, second struct {
+		Labels []struct{ Val string }
+		Cursor string
+	}
+	w.ask("com.atproto.label.queryLabels", url.Values{"uriPatterns": {visible[6]}, "limit": {"2"}}, &first)
+	l.Value, l.Negated, l.Time = first.Labels[0].Val, true, time.Now().UnixMicro() // between two pages
+	say(nil, l)
+	w.ask("com.atproto.label.queryLabels", url.Values{"uriPatterns": {visible[6]}, "limit": {"2"}, "cursor": {first.Cursor}}, &second)
+	if all := append(first.Labels, second.Labels...); len(all) != 3 {
+		t.Errorf("%q, then %q: want three labels", first.Labels, second.Labels)
+	}
 	for call, says := range map[string]string{
 		"uriPatterns=did:*b": "is not an account or an AT URI", "uriPatterns=**": "end with a *", "uriPatterns=at://alice.example.com/*": "the beginning of a DID", "uriPatterns=x": "is not an account or an AT URI", "sources=" + labeler: "uriPatterns",
 		"uriPatterns=*&sources=did:plc:nnnnnnnnnnnnnnnnnnnnnnnn": "unknown labeler did:plc:n", "uriPatterns=*&limit=251": "from 1 to 250", "uriPatterns=*&cursor=x": "the cursor does not belong",

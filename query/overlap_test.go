@@ -67,7 +67,7 @@ func TestOverlap(t *testing.T) {
 	w.says("overlap?set=follows("+a+")&set=follows("+b+"", 400, `set (number 2): at position 40: expected "," or ")" in follows(…`)
 	w.says("overlap?set=follows("+a+"),follows("+b+")", 400, "set (number 1): at position 41: unexpected")
 	w.says("overlap?set=follows("+a+")&set=likes("+b+")", 400, "the sets together: at position 48: union cannot combine a set of DIDs with a set of AT URIs")
-	w.says("overlap?set=follows("+a+")&with=follows("+a+"),x", 400, "set (number 2): at position 41: unexpected")
+	w.says("overlap?set=follows("+a+")&with=follows("+a+"),x", 400, "with: at position 41: unexpected")
 	w.says("overlap?set=follows("+a+")&set=follows(@none.example.com)", 400, "set (number 2): at position 8: ")
 	w.says("overlap?"+strings.Repeat("set=union("+strings.Repeat("follows("+a+"),", 6)+"follows("+a+"))&", 10), 400, "the expression has more than 64 sets")
 }

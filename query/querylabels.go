@@ -43,7 +43,7 @@ func queryLabels(ctx context.Context, q *call) (any, error) {
 	if err == nil && q.Values.Has("sources") {
 		sources, err = q.List("sources", maxLabeled, kinds.DID)
 	}
-	limit, after := q.Integer("limit", 1, 250, 50), make([]uint64, 3)
+	limit, after := q.Integer("limit", 1, 250, 50), make([]uint64, 4)
 	if err == nil && q.Values.Has("cursor") {
 		after, _, err = q.Cursors.Open(question, q.Values.Get("cursor"))
 	}

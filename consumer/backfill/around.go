@@ -206,7 +206,7 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// heal repairs a hole of the stream: it queues the repos of all members, any of which may have changed in it, and asks the
+// heal repairs a hole of the stream: it queues the repos of all members, because any may have changed in it, and asks the
 // relay which other accounts are active. It is called again until the relay has answered for all of them. Nobody
 // tells what others did to the centers in a hole.
 func (g *grower) heal(ctx context.Context, hole uint64) {

@@ -318,7 +318,7 @@ func (h *hop) expand(member uint64) error {
 			return err
 		}
 	default:
-		set, err := h.v.leafSet(l)
+		set, err := h.v.lists(l) // of each member one: not kept
 		if err != nil {
 			return err
 		}
@@ -418,17 +418,17 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		return h.t.AddAll(h.v.Ended, sets.Or(dated, set).All())
 	}
 	h.t.Next(0, k)
-	if within.All() { // records without a time, and old ones, add to the count but not to the score
-		if err := h.t.AddAll(h.v.Ended, set.All()); err != nil {
-			return err
-		}
-		within = h.effective
-	}
 	begin := func(actor uint64) { h.v.View.BeginSubjects(l.Kind, dict.ID(actor)) }
 	for actor := range ask.Ahead(h.v.View, set.All(), begin) {
-		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
-		if err == nil && found {
-			err = h.t.Add(h.v.Ended, []uint64{actor}, []float64{h.w.aged(weight, tid)})
+		score, in := 0.0, within.All() // records without a time, of the future, and old ones add to the count but not to the score
+		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, h.effective)
+		if found {
+			score, in = h.w.aged(weight, tid), true
+		} else if err == nil && !in {
+			_, in, err = h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
+		}
+		if err == nil && in {
+			err = h.t.Add(h.v.Ended, []uint64{actor}, []float64{score})
 		}
 		if err != nil {
 			return err

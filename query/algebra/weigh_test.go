@@ -153,10 +153,14 @@ func TestFutureEdgesAddNothing(t *testing.T) {
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(70 * 365 * 24 * time.Hour), Subject: stars[0]})
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1010 * time.Hour), Subject: stars[1]})
 	g.Commit(g.Accounts[0], oracle.Op{Kind: "follow", Rkey: at(-1000 * time.Hour), Subject: stars[2]})
+	g.Commit(g.Accounts[1], oracle.Op{Kind: "follow", Rkey: at(70 * 365 * 24 * time.Hour), Subject: stars[0]})
+	g.Commit(g.Accounts[2], oracle.Op{Kind: "follow", Rkey: at(-1005 * time.Hour), Subject: stars[0]})
 	for text, want := range map[string][]string{
-		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=2)": {stars[2], stars[1]},
-		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=1)": {stars[2]},
-		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=9w,top=1)": {stars[2]},
+		"rank(of=members(" + stars[0] + "),via=followers,since=2000-01-01,decay=1h,top=1)": {g.Accounts[2]},
+		"rank(of=members(" + stars[0] + "),via=followers,since=2000-01-01,decay=1h)":       g.Accounts[:3],
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=2)":               {stars[2], stars[1]},
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=1h,top=1)":               {stars[2]},
+		"rank(of=members(" + g.Accounts[0] + "),via=follows,decay=9w,top=1)":               {stars[2]},
 	} {
 		must(t, on(t, g, parsed(t, text), free(), func(v *Evaluation) error {
 			set, _, err := v.Result()

@@ -692,7 +692,7 @@ export interface QueryOutput {
 }
 
 export interface RankParams {
-  /** The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. If there are more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay; the default if one of them is given. */
+  /** The order. count: how many members of the set have an edge to the result. share: their share of all accounts that have one. lift: how many times more they are than by chance. Of more than 20,000 results, only those with the highest counts are scored. score: by weigh, damp and decay, the 20,000 highest; the default if one of them is given. */
   by?: 'count' | 'share' | 'lift' | 'score';
   /** The cursor of the previous page. Each page reads the current index, so a result whose rank changes meanwhile may appear twice or not at all. */
   cursor?: string;

@@ -184,7 +184,7 @@ func logNumber(name string) (uint64, bool) {
 	return uint64(n), ok
 }
 
-// byNumber compares the names of files: those of logs by their numbers, of which the millionth has a digit more.
+// byNumber compares the names of files: those of logs by their numbers. The millionth has a digit more.
 func byNumber(a, b string) int {
 	x, _ := logNumber(a)
 	y, _ := logNumber(b)
