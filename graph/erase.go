@@ -45,10 +45,10 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 }
 
 // isStuck reports whether an error means that the records of a deleted account cannot be erased, because a value of the
-// store is malformed. Then they stay, until this process starts again, and what the stream says of the account meanwhile
-// leaves it desynchronized. It is false the second time, of an event that needs the erasure.
+// store is malformed. Then they stay, until this process starts again, and what is said of the account meanwhile leaves it
+// desynchronized and hidden.
 func (l *lane) isStuck(actor dict.ID, err error) bool {
-	if !errors.Is(err, dict.ErrStored) || l.stuck[actor] {
+	if !errors.Is(err, dict.ErrStored) {
 		return false
 	}
 	l.store.o.Logger.Error("erasing a deleted account needs a malformed value of the store; its records stay", "account", actor, "error", err)

@@ -111,44 +111,68 @@ func TestMalformedValues(t *testing.T) {
 	}
 }
 
-// A deleted account whose records cannot be erased stays hidden, and ends neither the writer nor its next start. When it
-// returns, it is known to have missed something.
+// A deleted account whose records cannot be erased stays hidden, whatever is said of it, and ends neither the writer nor its next
+// start, nor what an archive, an operator or a host brings. It is known to have missed something, and nobody fetches its repo.
 func TestMalformedErasure(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	did, star := []byte("did:web:gone.example"), []byte("did:web:star.example")
 	open := func() *graph.Store {
-		s, err := graph.Open(t.Context(), store, graph.Options{})
+		s, err := graph.Open(t.Context(), store, graph.Options{Queued: func([]batch.Queued) {}})
 		must(t, err)
 		return s
 	}
 	s, seq := open(), format.Seq(0)
-	apply := func(add func(b *batch.Batch)) {
+	from := func(source string, add func(b *batch.Batch)) {
 		t.Helper()
 		seq++
 		var b batch.Batch
 		add(&b)
-		b.Seen(seq, nil)
-		must(t, s.Apply(t.Context(), "source", &b))
+		if source != "" {
+			b.Seen(seq, nil)
+		}
+		must(t, s.Apply(t.Context(), source, &b))
 		eraseAll(t, s)
 	}
+	apply := func(add func(b *batch.Batch)) { t.Helper(); from("source", add) }
 	commit := func(b *batch.Batch) {
 		b.AddCommit(seq, &batch.Commit{DID: did, Rev: dict.AppendTID(nil, uint64(seq)<<30), Data: make([]byte, 32)})
 		b.AddPut(1, dict.AppendTID(nil, uint64(seq)<<30), star)
 	}
 	apply(commit)
-	err := store.Update(t.Context(), func(tx kv.Txn) error {
-		return kv.ScanPrefix(tx, []byte{format.KeyRecord}, func(k, _ []byte) error { tx.Set(k, bytes.Repeat([]byte{0xff}, 12)); return nil })
-	})
-	must(t, err)
-	state := func(hidden, missed bool) {
+	spoil := func() {
 		t.Helper()
-		must(t, s.View(t.Context(), func(sn *ask.View) error {
-			st, _, _, err := sn.Account(string(did))
-			if st.Has(format.FlagHidden) != hidden || st.Has(format.FlagDesync) != missed || !st.Has(format.FlagErasing) || st.Complete() {
-				t.Errorf("event %d: the account's state is %+v, hidden should be %v, missed %v", seq, st, hidden, missed)
+		must(t, store.Update(t.Context(), func(tx kv.Txn) error {
+			return kv.ScanPrefix(tx, []byte{format.KeyRecord}, func(k, _ []byte) error { tx.Set(k, bytes.Repeat([]byte{0xff}, 12)); return nil })
+		}))
+	}
+	spoil()
+	state := func(hidden, missed bool) (st format.RepoState) {
+		t.Helper()
+		must(t, s.View(t.Context(), func(sn *ask.View) (err error) {
+			var row *format.Resync
+			st, _, row, err = sn.Account(string(did))
+			if st.Has(format.FlagHidden) != hidden || st.Has(format.FlagDesync) != missed || !st.Has(format.FlagErasing) || st.Complete() || row != nil {
+				t.Errorf("event %d: the account's state is %+v, queued %+v; hidden should be %v, missed %v", seq, st, row, hidden, missed)
 			}
 			return err
 		}))
+		return st
+	}
+	beside := func() { // what is no event of the stream, alone in its lane
+		t.Helper()
+		from("archive", func(b *batch.Batch) {
+			b.AddArchived(seq, did, dict.AppendTID(nil, 1<<30))
+			b.AddPut(1, []byte("a"), star)
+		})
+		from("archive", func(b *batch.Batch) { b.AddArchivedAccount(seq, did, true, false) })
+		from("archive", func(b *batch.Batch) { b.AddArchivedSync(seq, did, dict.AppendTID(nil, 1<<30)) })
+		from("", func(b *batch.Batch) { b.AddResync(did, batch.Cause{Reason: "test"}) })
+		st := state(true, true)
+		from("", func(b *batch.Batch) {
+			b.AddAnswer(did, true, &st)
+			b.AddSnapshot(&batch.Snapshot{DID: did, Rev: dict.AppendTID(nil, 1<<50), Data: make([]byte, 32), First: true, Last: true})
+		})
+		state(true, true)
 	}
 	apply(func(b *batch.Batch) { b.AddAccount(seq, did, false, true) })
 	state(true, false)
@@ -156,11 +180,31 @@ func TestMalformedErasure(t *testing.T) {
 		apply(commit)
 		state(true, true)
 		apply(func(b *batch.Batch) { b.AddAccount(seq, did, true, false) })
-		state(false, true)
+		state(true, true)
+		beside()
 		s = open()
+		beside()
 		apply(func(b *batch.Batch) { b.AddAccount(seq, did, false, false) })
 		state(true, true)
 		s = open()
+	}
+	// So it is with one whose records a #sync of an archive replaces, but that is not hidden.
+	did = []byte("did:web:archived.example")
+	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
+	row := func(rev uint64) func(b *batch.Batch) {
+		return func(b *batch.Batch) {
+			b.AddArchived(seq, did, dict.AppendTID(nil, rev))
+			b.AddPut(1, dict.AppendTID(nil, rev), star)
+		}
+	}
+	from("archive", row(1<<30))
+	spoil()
+	from("archive", func(b *batch.Batch) { b.AddArchivedSync(seq, did, dict.AppendTID(nil, 1<<31)) })
+	state(false, false)
+	from("archive", row(1<<32))
+	state(false, true)
+	if doubtful, err := s.EndArchive(t.Context()); err != nil || !slices.Equal(doubtful, []string{string(did)}) {
+		t.Errorf("to be fetched: %q, %v", doubtful, err)
 	}
 }
 

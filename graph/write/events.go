@@ -82,14 +82,11 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 		if e.far[as.id] {
 			ev.SetAside() // without another search
 		}
-		switch stuck := seg.Stuck[as.id] && ev.Kind <= batch.EventAccount; {
-		case stuck: // its records stay as they are
-			ev.SetAside()
-			e.markMissed(as, "damaged")
-		case as.was.Has(format.FlagErasing) && (!seg.Waits || !e.Queues):
+		switch stuck := seg.Stuck[as.id]; {
+		case as.was.Has(format.FlagErasing) && !stuck && (!seg.Waits || !e.Queues):
 			return ErasingError{as.id}
 		case as.was.Has(format.FlagErasing):
-			e.whileErasing(ev, as, seg.sourceOf(p))
+			e.whileErasing(ev, as, seg.sourceOf(p), stuck)
 			continue
 		case as.now.Has(format.FlagErasing):
 			return SegmentEndError{i}
@@ -104,10 +101,20 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 const eraseWait = 10 * time.Second
 
 // whileErasing applies an event of an account whose records are still being erased. Nothing is put among them: the repo is
-// desynchronized, and fetched later. The account stays hidden: with its repo comes the answer whether it is active.
-func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32) {
+// desynchronized, and fetched later, unless the erasure is stuck: nothing could be placed. The account stays hidden: with its
+// repo comes the answer whether it is active.
+func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32, stuck bool) {
 	hidden := as.now.Has(format.FlagHidden)
+	if stuck {
+		as.changed = true
+		defer as.dequeue()
+	}
 	switch ev.Kind {
+	case batch.EventArchived:
+		if e.replays++; as.now.DeletionSource == 0 {
+			e.markMissed(as, "damaged")
+		}
+		return
 	case batch.EventSnapshot:
 		e.batch.SetOutcome(ev.Seq, batch.Superseded)
 		return
