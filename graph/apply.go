@@ -27,8 +27,8 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	if len(s.lanes) == 0 { // other writers have all partitions
 		return nil
 	}
-	if !b.Archived() {
-		s.noteWait(time.Since(began))
+	if waited := int64(time.Since(began)); !b.Archived() && waited > s.waited.Load() {
+		s.waited.Store(waited)
 	}
 	if err := errors.Join(s.refuteFirst(ctx), s.noteFirst(ctx, source, b)); err != nil {
 		return err
@@ -47,16 +47,6 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	}
 	s.gauges()
 	return s.lanes[0].trimNotes(ctx)
-}
-
-// noteWait notes how long a batch of the stream waited for its turn.
-func (s *Store) noteWait(waited time.Duration) {
-	for {
-		longest := s.waited.Load()
-		if int64(waited) <= longest || s.waited.CompareAndSwap(longest, int64(waited)) {
-			return
-		}
-	}
 }
 
 // TakeWait returns the longest time that a batch of the stream has waited for its turn to write since the

@@ -22,6 +22,17 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// AllStrings returns every string of a namespace.
+func (s *Store) AllStrings(t *testing.T, ns dict.Namespace) (all []string) {
+	t.Helper()
+	must(t, s.kv.View(t.Context(), func(r kv.Reader) error {
+		var ids []dict.ID
+		err := intern.EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
+		return errors.Join(err, intern.Strings(r, ns, ids, func(_ int, str []byte) error { all = append(all, string(str)); return nil }))
+	}))
+	return all
+}
+
 // countedReader counts what is read for the hidden set.
 type countedReader struct {
 	kv.Reader

@@ -3,7 +3,6 @@ package graph
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,8 +52,8 @@ func (v rival) changed(beat []byte) bool { return !bytes.Equal(v.beat, beat) }
 func claims(r kv.Reader) (map[string]format.ClaimRow, error) {
 	rows := map[string]format.ClaimRow{}
 	err := kv.ScanPrefix(r, []byte{format.KeyClaim}, func(k, v []byte) error {
-		var row format.ClaimRow
-		if err := json.Unmarshal(v, &row); err != nil {
+		row, err := format.FromJSON[format.ClaimRow](v)
+		if err != nil {
 			return fmt.Errorf("claim %x is malformed: %w", k, err)
 		}
 		rows[string(k[1:])] = row

@@ -59,8 +59,8 @@ func TestEndsOfTime(t *testing.T) {
 				window ask.Window
 				in     bool
 			}{
-				"any time":  {read.Window{From: 0, To: read.EndOfTime}, c.isTID},
-				"since now": {read.Window{From: now, To: read.EndOfTime}, c.isTID && i > 0},
+				"any time":  {read.Window{From: 0, To: format.EndOfTime}, c.isTID},
+				"since now": {read.Window{From: now, To: format.EndOfTime}, c.isTID && i > 0},
 				"until now": {read.Window{From: 0, To: now}, i == 0},
 			} {
 				set, err := sn.SubjectsIn(1, ids.ID(x), w.window)

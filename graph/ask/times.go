@@ -31,7 +31,7 @@ func MicrosOf(tid uint64) uint64 { return tid >> format.ClockBits }
 type Window = read.Window
 
 // EndOfTime is the To of a Window without an end.
-const EndOfTime = read.EndOfTime
+const EndOfTime = format.EndOfTime
 
 // WindowOf returns the Window of the times in [from, to), in microseconds since 1970.
 func WindowOf(from, to int64) Window { return read.WindowOf(from, to) }

@@ -180,15 +180,3 @@ func (s *state) Strings(ns dict.Namespace, ids []dict.ID, each func(i int, s []b
 func (s *state) Authors(ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
 	return intern.Authors(s.r, ids, each)
 }
-
-// AllStrings returns every string of a namespace. It is for tests and tools: the list is as large
-// as the dictionary.
-func (s *state) AllStrings(ns dict.Namespace) (all []string, err error) {
-	var ids []dict.ID
-	err = intern.EachID(s.r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
-	if err != nil {
-		return nil, err
-	}
-	err = s.Strings(ns, ids, func(_ int, str []byte) error { all = append(all, string(str)); return nil })
-	return all, err
-}

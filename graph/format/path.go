@@ -29,7 +29,7 @@ func (p Path) AppendRkey(dst []byte) []byte {
 	return dict.AppendTID(dst, p.TID)
 }
 
-// EndOfTime is above the numbers of all TIDs, whose top bit is 0. A record key may look like
+// EndOfTime is above the numbers of all TIDs, whose top bit is 0 (https://atproto.com/specs/tid). A record key may look like
 // a TID and still be above it; it names no time.
 const EndOfTime = 1 << 63
 

@@ -1,7 +1,6 @@
 package read
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"skein.blue/graph/format"
@@ -18,8 +17,8 @@ func Gaps(r kv.Reader) ([]format.Gap, error) { return readNotes[format.Gap](r, f
 
 func readNotes[T any](r kv.Reader, keyspace byte) (all []T, err error) {
 	err = kv.ScanPrefix(r, []byte{keyspace}, func(k, v []byte) error {
-		var n T
-		if err := json.Unmarshal(v, &n); err != nil {
+		n, err := format.FromJSON[T](v)
+		if err != nil {
 			return fmt.Errorf("reading note %x: %w", k, err)
 		}
 		all = append(all, n)

@@ -10,23 +10,18 @@ import (
 )
 
 // A Window is a range of time: the TIDs in [From, To). It includes a record if the record's
-// key is such a TID, and never includes a record whose key is not a TID. The zero Window does
-// not limit anything: it includes all records.
+// key is such a TID, and never includes a record whose key is not a TID. A Window without an end
+// ends at format.EndOfTime. The zero Window does not limit anything: it includes all records.
 type Window struct{ From, To uint64 }
-
-// EndOfTime is the To of a Window without an end. It is above all TIDs, whose top bit is 0
-// (https://atproto.com/specs/tid). A record key may look like a TID and have that bit set; it
-// names no time, and no other window includes it.
-const EndOfTime = format.EndOfTime
 
 // WindowOf returns the Window of the times in [from, to), in microseconds since 1970. Either
 // may be before 1970, or after the last time that a TID can name, in the year 2255.
 func WindowOf(from, to int64) Window {
 	const end = 1 << (63 - format.ClockBits) // a TID has 63 bits
 	if from >= to || from >= end || to <= 0 {
-		return Window{EndOfTime, EndOfTime} // an empty window; the zero Window includes all
+		return Window{format.EndOfTime, format.EndOfTime} // an empty window; the zero Window includes all
 	}
-	w := Window{0, EndOfTime}
+	w := Window{0, format.EndOfTime}
 	if from > 0 {
 		w.From = uint64(from) << format.ClockBits
 	}
@@ -53,7 +48,7 @@ func (w Window) And(x Window) Window {
 		return w
 	}
 	if w.From, w.To = max(w.From, x.From), min(w.To, x.To); w.From >= w.To {
-		return Window{EndOfTime, EndOfTime}
+		return Window{format.EndOfTime, format.EndOfTime}
 	}
 	return w
 }

@@ -9,8 +9,8 @@ import (
 // A window that two windows make includes a record if and only if both do. None of the ends of the
 // windows here may be lost, and the empty window must not become the zero Window, which includes all.
 func TestWindowsTogether(t *testing.T) {
-	windows := []Window{{}, {EndOfTime, EndOfTime}, {0, EndOfTime}, {0, 1}, {1, 3}, {2, 5}, {3, 4}, {5, EndOfTime}}
-	paths := []format.Path{{Raw: []byte("self")}, {TID: EndOfTime}}
+	windows := []Window{{}, {format.EndOfTime, format.EndOfTime}, {0, format.EndOfTime}, {0, 1}, {1, 3}, {2, 5}, {3, 4}, {5, format.EndOfTime}}
+	paths := []format.Path{{Raw: []byte("self")}, {TID: format.EndOfTime}}
 	for tid := range uint64(7) {
 		paths = append(paths, format.Path{TID: tid})
 	}

@@ -229,7 +229,7 @@ func windows(removed []edge, t *kinds.Table) (windows []read.Window) {
 		for i := range removed {
 			tid := removed[i].tid
 			if tid > 0 && !slices.ContainsFunc(windows, func(w read.Window) bool { return w.Has(format.Path{TID: tid}) }) {
-				windows = append(windows, read.Window{From: tid - min(tid, near), To: min(tid+near, read.EndOfTime)})
+				windows = append(windows, read.Window{From: tid - min(tid, near), To: min(tid+near, format.EndOfTime)})
 			}
 		}
 	}
