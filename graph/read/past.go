@@ -113,6 +113,8 @@ func BothHoles(a, b format.Holes) format.Holes {
 	if all.Floors == nil {
 		all.Floors = map[uint32]format.Seq{}
 	}
-	maps.Copy(all.Floors, b.Floors)
+	for number, seq := range b.Floors { // both rows may have it, from before one of them moved
+		all.Floors[number] = max(all.Floors[number], seq)
+	}
 	return all
 }

@@ -70,7 +70,7 @@ func TestBothHoles(t *testing.T) {
 		{format.Holes{Noted: 3, Compared: 3}, format.Holes{Noted: 5, Compared: 5, Unbroken: at}, format.Holes{Noted: 5, Compared: 5, Unbroken: at}},
 		{format.Holes{Noted: 3, Compared: 2, Unbroken: at}, format.Holes{Noted: 5, Compared: 5}, format.Holes{Noted: 5, Compared: 2, Unbroken: at}},
 		{format.Holes{Noted: 3, Compared: 2}, format.Holes{Noted: 5, Compared: 4}, format.Holes{Noted: 5, Compared: 2}},
-		{format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5}}, format.Holes{Floors: map[uint32]format.Seq{2: 6}}, format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5, 2: 6}}},
+		{format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5, 3: 8}}, format.Holes{Floors: map[uint32]format.Seq{2: 6, 3: 7}}, format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5, 2: 6, 3: 8}}},
 	} {
 		c.a.Parts, c.b.Parts, c.want.Parts = 5, 2, 7
 		for _, got := range []format.Holes{BothHoles(c.a, c.b), BothHoles(c.b, c.a)} {
