@@ -198,31 +198,29 @@ func (x *exporter) doubts() error {
 	if lacking != nil {
 		d.Lacking = *lacking
 	}
-	err = kv.ScanPrefix(x.r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.FromJSON[format.Holes](v)
-		d.Hole = d.Hole || h.Uncompared()
-		if h.Unbroken.After(d.Unbroken) {
-			d.Unbroken = h.Unbroken
-		}
-		for number, seq := range h.Floors {
-			source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]
-			if !known {
-				continue
-			}
-			if d.Floors == nil {
-				d.Floors = map[string]format.Seq{}
-			}
-			d.Floors[source] = max(d.Floors[source], seq)
-		}
-		return err
-	})
+	h, err := read.Holes(x.r)
 	if err != nil {
 		return err
 	}
-	if d.Backfill, err = read.Backfill(x.r, x.layout); err != nil {
+	d.Hole, d.Unbroken = h.Uncompared(), h.Unbroken
+	for number, seq := range h.Floors {
+		source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]
+		if !known {
+			continue
+		}
+		if d.Floors == nil {
+			d.Floors = map[string]format.Seq{}
+		}
+		d.Floors[source] = max(d.Floors[source], seq)
+	}
+	b, err := read.Backfill(x.r, x.layout)
+	if err != nil {
 		return err
 	}
-	d.Backfill.Parts, d.Backfill.SweepAt = 0, 0 // partitions and an id, of this store only
+	b.Parts, b.SweepAt = 0, 0 // partitions and an id, of this store only
+	// ImportDoubts counts all holes as one: if any came since the lists were begun, they were begun before that one.
+	b.ListingHoles = map[bool]uint64{true: 1}[len(b.Hosts) > 0 && h.Noted <= b.ListingHoles && !h.Unbroken.IsZero()]
+	d.Backfill = b
 	if v, err := json.Marshal(d); err != nil || string(v) == `{"backfill":{}}` {
 		return err
 	}

@@ -211,6 +211,42 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestListsBesideHoles: whether a hole came since lists were begun is known after an import, and after another.
+func TestListsBesideHoles(t *testing.T) {
+	for _, isBeside := range []bool{false, true} {
+		p := open(t, dict.DefaultSettings, false)
+		hole := func() {
+			t.Helper()
+			p.account("did:plc:a", true, false)
+			p.b.AddGap(format.Gap{After: p.seq - 1, Reason: "gap", Suspect: true})
+			p.apply("wss://a.com")
+			if err := p.SetCompared(t.Context(), 99); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			hole()
+		}
+		holes, _ := p.Holes()
+		err := p.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+			b.Hosts, b.ListingHoles = map[string]format.HostBackfill{"https://host.com": {}}, holes
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if isBeside {
+			hole()
+		}
+		for range 2 {
+			p.close()
+			p = reopened(t, imported(t, dict.DefaultSettings, exported(t, p.store)), dict.DefaultSettings)
+			if noted, compared := p.Holes(); noted != compared || noted > p.Backfill().ListingHoles != isBeside {
+				t.Errorf("a hole since: %v; %d of %d holes are compared, and %d are from before the lists", isBeside, compared, noted, p.Backfill().ListingHoles)
+			}
+		}
+	}
+}
+
 // TestStreamContinuesAfterImport: after an import, the stream continues at its cursor, and
 // earlier events are replays.
 func TestStreamContinuesAfterImport(t *testing.T) {
