@@ -84,7 +84,7 @@ func (s *past) noteFirst(ctx context.Context, source string, b *batch.Batch) err
 // refuteFirst ends a roster that the stream gave if the first commit that it brought of some repo had one before it: the
 // network is older than the stream. Apply calls it before it writes anything: until then that account is partial.
 func (s *past) refuteFirst(ctx context.Context) error {
-	if s.partial.Load() == 0 || s.backfill.Roster.Source != format.RosterStream || s.o.ReadOnly {
+	if s.partial.Load() == 0 || s.backfill.Roster.Source != format.RosterStream || s.o.ReadOnly || s.o.Import {
 		return nil
 	}
 	return s.changeBackfill(ctx, func(b *format.Backfill) { b.Roster = format.Roster{} })

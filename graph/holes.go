@@ -41,10 +41,10 @@ func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 const lateStart = "late_start"
 
 // late returns a hole if no stream was heard before, and the store has accounts: whatever it knows of them and of all
-// others was read earlier, and nobody listened since.
+// others was read earlier, and nobody listened since. An import says itself what was missed.
 func (s *core) late() *format.Gap {
 	for _, l := range s.lanes {
-		if s.holes.Unbroken.IsZero() && l.counts.Accounts+l.others.Accounts > 0 {
+		if s.holes.Unbroken.IsZero() && !s.o.Import && l.counts.Accounts+l.others.Accounts > 0 {
 			return &format.Gap{Reason: lateStart, Suspect: true, Time: time.Now().UTC(), Detail: "accounts were indexed before the stream was read"}
 		}
 	}

@@ -19,6 +19,8 @@ var ErrImport = errors.New("import")
 // BeginImport marks an empty store as the target of an import, or continues an import that did
 // not finish (fresh is false then). Until EndImport the store can only be imported into.
 func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	err = s.kv.Update(ctx, func(tx kv.Txn) error {
 		_, again, err := tx.Get(format.KeyImport)
 		if err != nil {
@@ -31,20 +33,14 @@ func (s *Store) BeginImport(ctx context.Context) (fresh bool, err error) {
 		if fresh = counts.Accounts == 0; !fresh && !again {
 			return fmt.Errorf("%w: the store already has %d accounts; import into an empty store", ErrImport, counts.Accounts)
 		}
-		for _, keyspace := range []byte{format.KeyCursor, format.KeyDeadLetter, format.KeyGap} { // from the unfinished import
-			tx.DeleteRange([]byte{keyspace}, []byte{keyspace + 1})
+		for _, prefix := range [][]byte{{format.KeyCursor}, {format.KeyDeadLetter}, {format.KeyGap}, {format.KeyResync}, {format.KeyTouched}, format.KeyLacking, format.KeyHoles, format.KeyBackfill} {
+			tx.DeleteRange(prefix, kv.PrefixEnd(prefix)) // from the unfinished import
 		}
 		tx.Set(format.KeyImport, nil)
 		return nil
 	})
 	if err == nil {
-		s.status.Lock()
-		defer s.status.Unlock()
-		for _, l := range s.lanes {
-			clear(l.sources)
-			clear(l.provisional)
-			l.notes = notes{first: l.first, counts: map[byte]int{}}
-		}
+		err = s.own(ctx, format.Partitions(s.parts.Load()))
 	}
 	return fresh, err
 }

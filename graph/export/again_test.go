@@ -41,14 +41,17 @@ func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
 // store, whether or not the store was reopened in between.
 func TestImportAfterDamaged(t *testing.T) {
 	good := small(t)
-	const first, account = `{"export":3}`, `{"account":{"did":"did:plc:a","last":{}}}`
+	const first, account = `{"export":4,"kinds":["follow","like"]}`, `{"account":{"did":"did:plc:a","last":{}}}`
+	const letter = `{"dead":{"source":"wss://stale.com","seq":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}` // what precedes it is written with it
 	for name, damaged := range map[string]string{
 		"a cursor":           `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z"}}`,
 		"a future cursor":    `{"cursor":{"source":"wss://stale.com","seq":77,"time":"2026-01-02T03:04:05Z","future":true}}`,
 		"its own cursor":     `{"cursor":{"source":"wss://a.com","seq":77,"time":"2026-01-02T03:04:05Z"}}`,
-		"a dead letter":      `{"dead":{"source":"wss://stale.com","seq":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+		"a dead letter":      letter,
 		"its own letter":     `{"dead":{"source":"wss://a.com","seq":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
 		"a letter with path": `{"dead":{"source":"wss://stale.com","seq":1,"path":"a/b","reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
+		"an account":         `{"account":{"did":"did:plc:a","rev":"3kaaaaaaaaa2a","root":"0000000000000000","partial":true,"last":{},"queued":{"reason":"stale","gen":7},"touched":[{"kind":1,"rkey":"c3RhbGU=","rev":7}]}}` + "\n" + letter,
+		"doubts":             `{"doubts":{"lacking":{"like":{"at":"2026-01-02T03:04:05Z","sweep":1}},"hole":true,"floors":{"wss://a.com":7},"unbroken":"2026-01-02T03:04:05Z","backfill":{"archive":"stale","hosts":{"stale":{}},"swept":7}}}`,
 		"a gap":              `{"gap":{"source":"wss://stale.com","after":77,"reason":"stale","time":"2026-01-02T03:04:05Z"}}`,
 	} {
 		for layout, settings := range layouts {

@@ -65,6 +65,9 @@ func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + strin
 // readQueued reads the rows of the accounts that are queued. For snapshots and archive rows it also reads the noted
 // changes, and for snapshots the stored records.
 func (a *accounts) readQueued(tx kv.Txn, seg *Segment, t *kinds.Table) error {
+	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind == batch.EventImport {
+		return nil // an import brings the rows
+	}
 	if err := a.readRows(tx); err != nil {
 		return err
 	}
