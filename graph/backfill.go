@@ -63,13 +63,10 @@ func (s *past) changeBackfill(ctx context.Context, change func(*format.Backfill)
 // noteFirst notes that a batch begins with the first event of a stream, in a store without accounts: all accounts are
 // those that the stream tells of.
 func (s *past) noteFirst(ctx context.Context, source string, b *batch.Batch) error {
-	if source == "" || s.backfill.Archive != "" || b.First() != 1 || s.backfill.Roster.Known() || s.backfill.Around.Hops > 0 {
+	if source == "" || s.backfill.Archive != "" || b.First() != 1 || s.backfill.Roster.Known() || s.backfill.Around.Hops > 0 || s.mayHaveAccounts() {
 		return nil
 	}
 	for _, l := range s.lanes {
-		if l.counts.Accounts+l.others.Accounts > 0 {
-			return nil
-		}
 		for _, rows := range l.sources {
 			if slices.ContainsFunc(rows, func(c format.CursorRow) bool { return c.Seq > 0 }) {
 				return nil
@@ -84,7 +81,7 @@ func (s *past) noteFirst(ctx context.Context, source string, b *batch.Batch) err
 // refuteFirst ends a roster that the stream gave if the first commit that it brought of some repo had one before it: the
 // network is older than the stream. Apply calls it before it writes anything: until then that account is partial.
 func (s *past) refuteFirst(ctx context.Context) error {
-	if s.partial.Load() == 0 || s.backfill.Roster.Source != format.RosterStream || s.o.ReadOnly || s.o.Import {
+	if s.partial.Load() == 0 && s.total.Partial == 0 || s.backfill.Roster.Source != format.RosterStream || s.o.ReadOnly || s.o.Import {
 		return nil
 	}
 	return s.changeBackfill(ctx, func(b *format.Backfill) { b.Roster = format.Roster{} })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"skein.blue/graph/format"
@@ -43,12 +44,15 @@ const lateStart = "late_start"
 // late returns a hole if no stream was heard before, and the store has accounts: whatever it knows of them and of all
 // others was read earlier, and nobody listened since. An import says itself what was missed.
 func (s *core) late() *format.Gap {
-	for _, l := range s.lanes {
-		if s.holes.Unbroken.IsZero() && !s.o.Import && l.counts.Accounts+l.others.Accounts > 0 {
-			return &format.Gap{Reason: lateStart, Suspect: true, Time: time.Now().UTC(), Detail: "accounts were indexed before the stream was read"}
-		}
+	if !s.holes.Unbroken.IsZero() || s.o.Import || !s.mayHaveAccounts() {
+		return nil
 	}
-	return nil
+	return &format.Gap{Reason: lateStart, Suspect: true, Time: time.Now().UTC(), Detail: "accounts were indexed before the stream was read"}
+}
+
+// mayHaveAccounts reports whether an account of the partitions of this process may be known.
+func (s *core) mayHaveAccounts() bool {
+	return s.total.Accounts > 0 || slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.counts.Accounts > 0 })
 }
 
 // holesAfter returns the holes after a source's gaps are added, and whether that changes them.

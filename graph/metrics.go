@@ -32,8 +32,8 @@ func (s *core) gauges() {
 	s.partial.Store(partial)
 }
 
-// Incomplete returns the number of this process's repos with missed events, and of those whose
-// past is unknown.
+// Incomplete returns this process's share of the number of repos with missed events, and of those whose past is unknown. Counts
+// do not move with partitions: a share may be below 0, and only the sum of all writers' counts.
 func (s *core) Incomplete() (desynchronized, partial int64) {
 	return s.desynchronized.Load(), s.partial.Load()
 }

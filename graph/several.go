@@ -8,6 +8,7 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/read"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 )
@@ -140,6 +141,9 @@ func (s *Store) own(ctx context.Context, parts format.Partitions) error {
 			if err := l.load(r); err != nil {
 				return err
 			}
+		}
+		if s.total, err = read.AccountCounts(r); err != nil {
+			return err
 		}
 		if holes, err = loadHoles(r, parts); err == nil {
 			b, err = loadBackfill(r, parts)

@@ -130,3 +130,40 @@ func TestDeadLettersOfMoves(t *testing.T) {
 		closed(t, two)
 	})
 }
+
+// What is known of the accounts of partitions moves with them, although their counts do not: a stream that the new writer is the
+// first to hear begins with a hole, and a roster that the stream gave is refuted.
+func TestAccountsOfMoves(t *testing.T) {
+	for _, isHeard := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memkv.Open(memkv.Options{Merger: merger()})
+			one := openWriter(t, store, sharedSettings, true)
+			var b batch.Batch
+			for i := range 64 {
+				did := fmt.Appendf(nil, "did:plc:a%d", i)
+				if b.AddStatus(did, true); isHeard {
+					b.AddCommit(format.Seq(i+1), &batch.Commit{DID: did, Rev: dict.AppendTID(nil, 1<<40), Since: dict.AppendTID(nil, 1<<39), Data: make([]byte, 32)})
+					b.Seen(format.Seq(i+1), nil)
+				}
+			}
+			must(t, one.Apply(t.Context(), map[bool]string{true: "relay"}[isHeard], &b))
+			if one.Backfill().Roster.Known() != isHeard {
+				t.Errorf("%+v", one.Backfill().Roster)
+			}
+			all := []*graph.Store{one}
+			for range 3 { // more than one has lanes
+				all = append(all, openWriter(t, store, sharedSettings, true))
+			}
+			graph.Settle(t, all...)
+			b.Reset()
+			b.Seen(100, nil)
+			for i, s := range all {
+				must(t, s.Apply(t.Context(), "relay", &b))
+				if noted, _ := s.Holes(); noted > 0 == isHeard || s.Backfill().Roster.Known() {
+					t.Errorf("heard before the move: %v; writer %d has %d holes, roster %+v", isHeard, i, noted, s.Backfill().Roster)
+				}
+				closed(t, s)
+			}
+		})
+	}
+}

@@ -127,9 +127,9 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 // monitor registers metrics of the store, as far as the engine has them.
 func (x *Index) monitor() {
 	x.Registry.MustRegister(
-		gauge("skein_consumer_desynchronized_repos", "Repos with missed events.", func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
+		gauge("skein_consumer_desynchronized_repos", "Repos with missed events: the sum over all writers. After a move of partitions, one writer's value means nothing.", func() float64 { n, _ := x.Graph.Incomplete(); return float64(n) }),
 		gauge("skein_graph_unwritten_ratio", "Share of the network without a living writer, in a store that several processes write.", func() float64 { return float64(x.Graph.Unwritten().Percent()) / 100 }),
-		gauge("skein_consumer_partial_repos", "Repos whose history is not indexed.", func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
+		gauge("skein_consumer_partial_repos", "Repos whose history is not indexed: likewise the sum over all writers.", func() float64 { _, n := x.Graph.Incomplete(); return float64(n) }))
 	if c, ok := x.KV.(interface{ Collector() prometheus.Collector }); ok {
 		x.Registry.MustRegister(c.Collector())
 	}
