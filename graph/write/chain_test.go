@@ -123,6 +123,15 @@ func TestEvents(t *testing.T) {
 			{"pds", 4, status(false, false), 1, false, true},
 			{"pds", 3, status(true, false), 1, false, true},
 		},
+		// The first events of a live start have no numbers: none is taken for one that came before.
+		"without numbers": {
+			{"pds", 0, commit(100, 0, 0, 1), 1, false, false},
+			{"pds", 0, status(false, false), 1, false, true},
+			{"pds", 0, status(true, false), 1, false, false},
+			{"pds", 0, sync(200, 2), 1, true, false},
+			{"pds", 0, status(false, true), 0, false, true},
+			{"pds", 0, commit(300, 0, 0, 3), 1, false, true},
+		},
 		// Rows of an archive about an account that the stream has deleted are from before the deletion, or come with the repo.
 		"an archive of a deleted account": {
 			{"pds", 1, commit(100, 0, 0, 1), 1, false, false},

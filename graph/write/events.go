@@ -154,9 +154,8 @@ func (e *events) event(ev *batch.Event, as *actorState, source uint32) {
 		e.archivedStatus(ev, as)
 	case batch.EventStatus:
 		if !e.statusKnown(as) || ev.Flags&batch.IsAnswer != 0 && ev.Seq == as.now.AccountSeq && ev.Rev == format.Rev(as.now.AccountSource) {
-			e.setHidden(as, ev.Flags&batch.IsActive == 0)
-			if ev.Flags&batch.IsActive != 0 {
-				e.reactivated(as)
+			if wasHidden := e.setHidden(as, ev.Flags&batch.IsActive == 0); ev.Flags&batch.IsActive != 0 {
+				e.reactivated(as, wasHidden)
 			}
 		}
 	}
@@ -165,7 +164,7 @@ func (e *events) event(ev *batch.Event, as *actorState, source uint32) {
 func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	switch {
-	case st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // before the account's deletion
+	case ev.Seq > 0 && st.DeletionSource == source && ev.Seq <= st.DeletionSeq, // before the account's deletion
 		ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq: // applied before
 		e.replays++
 		return
@@ -186,15 +185,15 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	if e.outside {
 		st.SetPartial()
 	}
-	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
-		e.doubtHidden(as)
-	}
 	if ev.Flags&batch.IsRefuted != 0 { // failed verification: it does not even prove that a newer state exists
 		e.markMissed(as, "refuted")
 		if ev.Seq > 0 {
 			st.Source, st.Seq = source, ev.Seq
 		}
 		return
+	}
+	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
+		e.doubtHidden(as)
 	}
 	broken := ev.Flags&batch.IsDamaged != 0
 	if broken {
@@ -277,7 +276,7 @@ func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
 	known := st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0
 	switch {
-	case st.Source == source && ev.Seq <= st.Seq:
+	case ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq:
 		e.replays++
 		return
 	case st.Source != source && known && ev.Rev <= st.Rev: // from another source, or from the same relay before its sequence restarted
@@ -324,14 +323,13 @@ func (e *events) importEvent(ev *batch.Event, as *actorState) {
 
 func (e *events) account(ev *batch.Event, as *actorState, source uint32) {
 	st := &as.now
-	if st.AccountSource == source && ev.Seq <= st.AccountSeq {
+	if ev.Seq > 0 && st.AccountSource == source && ev.Seq <= st.AccountSeq {
 		e.replays++
 		return
 	}
 	st.AccountSource, st.AccountSeq = source, ev.Seq
-	e.setHidden(as, ev.Flags&batch.IsActive == 0)
-	if ev.Flags&batch.IsActive != 0 {
-		e.announcedActive(as)
+	if wasHidden := e.setHidden(as, ev.Flags&batch.IsActive == 0); ev.Flags&batch.IsActive != 0 {
+		e.announcedActive(as, wasHidden)
 	}
 	if ev.Flags&batch.IsDeleted != 0 {
 		as.dequeue()
@@ -343,16 +341,17 @@ func (e *events) account(ev *batch.Event, as *actorState, source uint32) {
 	}
 }
 
-// setHidden hides an account, or shows it again.
-func (e *events) setHidden(as *actorState, hide bool) {
+// setHidden hides an account, or shows it again. It returns whether the account was hidden.
+func (e *events) setHidden(as *actorState, hide bool) (was bool) {
 	as.changed = true
-	if hide != as.now.Has(format.FlagHidden) {
+	if was = as.now.Has(format.FlagHidden); was != hide {
 		as.now.Flags ^= format.FlagHidden
 		if e.hidden == nil {
 			e.hidden = map[dict.ID]bool{}
 		}
 		e.hidden[as.id] = hide
 	}
+	return was
 }
 
 // lastWriteWins sorts the changes by path and keeps the last one of each path. Of a record that can name

@@ -60,6 +60,11 @@ func TestOutside(t *testing.T) {
 	is("a commit of a hidden account, which is active again", false, partial)
 	give(true, status(true, false), commit(0, 0, 0, 0))
 	is("a commit that cannot be read", false, partial|format.FlagDesync|format.FlagBehind)
+	give(true, status(false, false), func(b *batch.Batch, seq format.Seq) {
+		b.AddCommit(seq, &batch.Commit{DID: []byte(chained), Refuted: true})
+	})
+	is("a refuted commit of a hidden account", false, partial|format.FlagHidden|format.FlagDesync|format.FlagBehind)
+	give(true, status(true, false))
 	give(true, commit(7, 2, 0, 7))
 	is("the next one", false, partial|format.FlagDesync)
 
@@ -91,4 +96,19 @@ func TestOutside(t *testing.T) {
 	is("erased, and active again", false, partial|format.FlagDesync)
 	verify(t, store)
 	closeAll(t, s, store)
+}
+
+// An account that is inactive and active again within one write may have missed what the relay dropped between.
+func TestBackInOneWrite(t *testing.T) {
+	s := open(t, memory(smallLimits), queues)
+	for seq, events := range [][]event{{commit(100, 0, 0, 1)}, {status(false, false), status(true, false)}} {
+		var b batch.Batch
+		for i, add := range events {
+			add(&b, format.Seq(2*seq+i+1))
+		}
+		apply(t, s, "relay", &b)
+		if _, row := account(t, s, chained); (row != nil) != (seq == 1) {
+			t.Errorf("batch %d: queued %+v", seq, row)
+		}
+	}
 }

@@ -350,8 +350,8 @@ const (
 
 // reactivated notes that an account is active again. Relays drop the commits of inactive accounts, and a backfill skips them,
 // so its repo is queued. If it is in the queue as inactive or given up, it becomes due.
-func (e *events) reactivated(as *actorState) {
-	if e.Queues && !e.outside && as.was.Has(format.FlagHidden) && !as.now.Has(format.FlagResync) && (e.Past || as.now.Has(format.FlagHasRev)) {
+func (e *events) reactivated(as *actorState, wasHidden bool) {
+	if e.Queues && !e.outside && wasHidden && !as.now.Has(format.FlagResync) && (e.Past || as.now.Has(format.FlagHasRev)) {
 		if row := e.queue(as, back); as.now.Whole() {
 			row.Due = e.now.Add(backWait)
 		}
@@ -385,8 +385,8 @@ func (e *events) doubtHidden(as *actorState) {
 
 // announcedActive notes that the stream announced that an account is active. A fetch that has begun
 // may still end with the host's answer that it is not: the generation shows that the answer is older.
-func (e *events) announcedActive(as *actorState) {
-	e.reactivated(as)
+func (e *events) announcedActive(as *actorState, wasHidden bool) {
+	e.reactivated(as, wasHidden)
 	if row := as.inQueue(); row != nil {
 		row.nextGeneration()
 		row.due, row.changed = true, true
