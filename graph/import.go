@@ -65,11 +65,7 @@ func (s *Store) ImportKinds(ctx context.Context, indexed []string, configured []
 	}
 	slices.Sort(numbers)
 	err = s.kv.Update(ctx, func(tx kv.Txn) error {
-		v, _, err := tx.Get(format.HeaderKey)
-		if err != nil {
-			return err
-		}
-		h, err := format.DecodeHeader(v)
+		h, _, err := read.FindHeader(tx)
 		if err != nil {
 			return err
 		}

@@ -444,13 +444,11 @@ func (v *Evaluation) except(n *language.Node) (set sets.Set, err error) {
 			return set, nil
 		}
 		t, err := v.open(&n.Args[1+i])
+		if err == nil && t.large != nil {
+			t.Set, err = v.And(set, t)
+		}
 		if err != nil {
 			return set, err
-		}
-		if t.large != nil {
-			if t.Set, err = v.And(set, t); err != nil {
-				return set, err
-			}
 		}
 		set = sets.AndNot(set, t.Set)
 	}
