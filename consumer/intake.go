@@ -28,9 +28,8 @@ type intake struct {
 	// Owned by the reading goroutine.
 	runStart   time.Time
 	from       batch.Seq  // start after this
-	pendingGap *batch.Gap // recorded if one of the first events is newer than the last event of another source
-	// overlapping is how many of the first events were not.
-	overlapping int
+	pendingGap *batch.Gap // recorded if one of the first two events is newer than the last event of another source
+	overlapping int // how many of the first events were not
 	caughtUp    int // events in a row that are newer than the start of the run
 	decoder     wire.Decoder
 	message     wire.Message
@@ -268,10 +267,10 @@ func (c *intake) checkTime(text []byte) error {
 	}
 	if t.After(g.Since) {
 		c.pendingGap = nil
-		g.Detail = "the relay's first event is later than the last one of the previous source"
+		g.Detail = "one of the relay's first two events is later than the last one of the previous source"
 		return c.gap(*g)
 	}
-	if c.overlapping++; c.overlapping == caughtUpEvents { // a single one may come from a host whose clock is behind
+	if c.overlapping++; c.overlapping == 2 { // one may come from a host whose clock is behind
 		c.pendingGap = nil
 	}
 	return nil

@@ -31,7 +31,7 @@ func (c *Consumer) begin(ctx context.Context) error {
 	if !isStored && changed {
 		c.warnOfChange(other)
 	}
-	if c.url != "" && c.hasFrom && changed && (!isStored || stored.Time.Unix() <= 0) { // no event of this source was applied yet
+	if c.url != "" && c.hasFrom && changed && (!isStored || !stored.Time.After(other.Time)) { // the last run may not have decided it
 		c.pendingGap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true}
 	}
 	if c.o.Cursor == nil || isStored && c.from == stored.Seq && !stored.Future {

@@ -184,7 +184,7 @@ func (w *twin) audited(t *testing.T, store kv.Store, s dict.Settings) {
 	t.Helper()
 	leased := map[dict.BlockKey]bool{}
 	viewOf(t, store, func(r kv.Reader) error {
-		return leasesOf(r, func(l dict.Lease) error { leased[l.BlockKey()] = true; return nil })
+		return leasesOf(r, func(l dict.Lease) error { leased[l.BlockKey] = true; return nil })
 	})
 	for n, id := range w.ids {
 		if !leased[s.BlockOf(n.ns, id)] {

@@ -84,7 +84,7 @@ func (p *leaser) draw(part uint8, start, n uint64) uint32 {
 // on the row of a block that both chose, which must be new. A counter never lags behind,
 // because taking a block advances it.
 func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err error) {
-	l := dict.Lease{Namespace: a.ns, Owner: p.owner, Token: rand.Uint64()}
+	l := dict.Lease{BlockKey: dict.BlockKey{Namespace: a.ns}, Owner: p.owner, Token: rand.Uint64()}
 	attempts := 0
 	err = p.store.Update(ctx, func(tx kv.Txn) error {
 		if attempts++; attempts > 1 {

@@ -112,12 +112,12 @@ func testManyIDs(t *testing.T, store kv.Store) {
 	viewOf(t, store, func(r kv.Reader) error {
 		return leasesOf(r, func(l dict.Lease) error {
 			leases++
-			if h := blocks[l.BlockKey()]; h != nil {
+			if h := blocks[l.BlockKey]; h != nil {
 				for _, word := range h.set {
 					used += int64(bits.OnesCount64(word))
 				}
 			}
-			delete(blocks, l.BlockKey())
+			delete(blocks, l.BlockKey)
 			return nil
 		})
 	})

@@ -114,6 +114,9 @@ func (a *admin) send(ctx context.Context, method, path string, body io.Reader) (
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	resp, err := direct.RoundTrip(req)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx) //nolint:wrapcheck // interrupted
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no answer from a daemon at %s; is skein serve running there? %w", req.URL.Host, err)
 	}

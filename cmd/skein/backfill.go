@@ -170,8 +170,11 @@ func (a *admin) follow(ctx context.Context, e *command.Environment, p *past) err
 		} else if err != nil {
 			return err
 		}
-		line, how := backfillLine(&st), st.Ended["repos"]
+		line, how := backfillLine(&st), ""
 		done, all := st.Fetched, int64(0)
+		if p.Repos || len(p.Hosts) > 0 { // else it is of another job
+			how = st.Ended["repos"]
+		}
 		switch {
 		case p.Archive != "":
 			how, done, all = st.Ended["archive"], st.ArchiveSeq, st.ArchiveTip

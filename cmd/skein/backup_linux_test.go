@@ -97,9 +97,9 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 		t.Errorf("%d copies are left in the store: %v", len(left), err)
 	}
 	again := filepath.Join(dir, "again")
-	run(t, 0, "restored as of", "restore", "--store", again, to)
+	run(t, 1, "sequence numbers are others", "serve", "--store", again, "--from", to, "--relay", "ws://another.example.com")
 	args[1] = again
-	d = serveDaemon(t, nil, args...)
+	d = serveDaemon(t, nil, append(args, "--from", to)...)
 	was := d.cursor()
 	d.indexes(was + 1000)
 	d.stop()

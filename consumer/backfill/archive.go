@@ -60,13 +60,15 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		}
 		a.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
+		next := "the next start, or skein backfill --archive, continues"
 		if _, begun := a.o.Store.Cursor(r.Source()); !begun && errors.Is(err, archive.ErrArchive) { // such as a wrong address: nothing to continue
+			next = "correct the address or SKEIN_ARCHIVE_KEY, and run skein backfill --archive again"
 			err = errors.Join(err, a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Archive, b.Begun = "", time.Time{} }))
 		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			a.o.Logger.Error("reading the archive failed; the next start, or skein backfill --archive, continues", "archive", address, "seq", p.Seq, "error", err)
+			a.o.Logger.Error("reading the archive failed", "next", next, "archive", address, "seq", p.Seq, "error", err)
 		default:
 			a.o.Logger.Info("archive read completely", "archive", address, "seq", p.Seq, "records", p.Records, "bytes", p.Bytes)
 		}

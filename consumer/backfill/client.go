@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,7 +93,7 @@ func (c *client) askOnce(ctx context.Context, host, method string, query url.Val
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 4<<20)).Decode(into); err != nil {
 		return fmt.Errorf("answer of %s to %s: %w", host, method, err)
 	}
 	return nil
@@ -154,7 +155,25 @@ type listed struct {
 // A listPage is a page of a list of repos.
 type listPage struct {
 	Cursor string
-	Repos  []listed
+	Repos  listedRepos
+}
+
+// listedRepos are at most mostListed entries: a host may send millions of empty ones.
+type listedRepos []listed
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *listedRepos) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	_, err := d.Token()
+	for *l = nil; err == nil && d.More(); {
+		if len(*l) == mostListed {
+			return fmt.Errorf("a page has more than %d repos, requested were %d", mostListed, pageSize)
+		}
+		var one listed
+		err = d.Decode(&one)
+		*l = append(*l, one)
+	}
+	return err
 }
 
 // more reports whether another page follows the one that cursor requested.
@@ -164,13 +183,8 @@ func (p *listPage) more(cursor string) bool {
 
 // page requests a page of a host's list of repos.
 func (c *client) page(ctx context.Context, host, cursor string) (p listPage, err error) {
-	if err := c.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p); err != nil {
-		return p, err
-	}
-	if len(p.Repos) > mostListed {
-		return p, fmt.Errorf("a page has %d repos, requested were %d", len(p.Repos), pageSize)
-	}
-	return p, nil
+	err = c.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p)
+	return p, err //nolint:wrapcheck // it names the host
 }
 
 // hostsOfRelay returns the addresses of the PDSes that the relay listens to, or the relay's
@@ -198,7 +212,7 @@ func (c *client) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
 				hosts = append(hosts, scheme+h.Hostname)
 			}
 		}
-		if page.Cursor == "" || len(page.Hosts) == 0 {
+		if page.Cursor == "" || len(page.Hosts) == 0 || page.Cursor == cursor {
 			return hosts, nil
 		}
 		cursor = page.Cursor

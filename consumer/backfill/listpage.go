@@ -61,13 +61,14 @@ func (l *lister) bound(list *listing, host string) error {
 	return nil
 }
 
-// takePage queues the repos of a page that need a fetch. It stores nothing of an unknown repo
-// before its DID document confirms that the repo is on the host, unless the list is trusted: the relay's,
+// takePage queues the repos of a page that need a fetch. An entry of a repo of which nothing is known to be missing changes nothing
+// before the DID document confirms that the repo is on the host, unless the list is trusted: the relay's,
 // that of a host that an operator named, and all lists in a private network. Whether an account
 // is active is always checked with the host in its document.
 func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *listing, repos []listed) error {
 	var b batch.Batch
-	var unknown []string
+	var dids []string
+	var believed map[string]func() // what follows from an entry, if the repo is on the host
 	trusted := l.o.TrustHosts || job.named || host == l.o.Relay
 	at := host
 	if host == l.o.Relay { // a relay hosts no repos
@@ -82,7 +83,7 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 	}
 	err := l.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
-		unknown = unknown[:0]
+		dids, believed = dids[:0], map[string]func(){}
 		accounts, err := l.o.lookUp(s, repos)
 		if err != nil {
 			return err
@@ -90,21 +91,29 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 		for i := range accounts {
 			a := &accounts[i]
 			inactive := a.listed.Active != nil && !*a.listed.Active
+			believe := func(then func()) {
+				if trusted {
+					then()
+					return
+				}
+				dids, believed[a.listed.DID] = append(dids, a.listed.DID), then
+			}
 			switch {
 			case host == l.o.Relay && inactive:
 				b.AddStatus([]byte(a.listed.DID), false)
 			case inactive && a.state.Has(graph.FlagHidden),
 				a.row != nil && a.row.State == graph.ResyncWaiting:
-			case !a.known && !trusted:
-				unknown = append(unknown, a.listed.DID)
-			case inactive: // it may be active at the host in its document, so ask that host
-				queue(a, "listed_inactive")
-			case a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
-				queue(a, "listed_active")
+			case a.known && inactive: // it may be active at the host in its document, so ask that host
+				believe(func() { queue(a, "listed_inactive") })
+			case a.known && a.listed.Active != nil && a.state.Has(graph.FlagHidden): // the fetch asks whether it is active
+				believe(func() { queue(a, "listed_active") })
+			case !a.known:
+				believe(func() { queue(a, "backfill") })
 			case !a.state.Whole() || a.row != nil:
 				queue(a, "backfill")
 			case a.rev > a.state.Rev:
-				list.rechecks = append(list.rechecks, recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, trusted: trusted, since: time.Now()})
+				r := recheck{did: a.listed.DID, listed: a.rev, index: a.state.Rev, host: at, trusted: trusted, since: time.Now()}
+				believe(func() { list.rechecks = append(list.rechecks, r) })
 			}
 		}
 		return nil
@@ -112,12 +121,12 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 	if err != nil {
 		return fmt.Errorf("comparing a page of the list: %w", err)
 	}
-	own, err := l.verify(ctx, list, host, unknown)
+	own, err := l.verify(ctx, list, host, dids)
 	if err != nil {
 		return err
 	}
 	for _, did := range own {
-		b.AddResync([]byte(did), batch.Cause{Reason: "backfill", Host: at})
+		believed[did]()
 	}
 	return l.o.apply(ctx, &b)
 }

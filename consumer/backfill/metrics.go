@@ -20,7 +20,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	m := &Metrics{
 		Repos: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skein_backfill_repos_total", Help: "Repos fetched whole, by outcome.",
+			Name: "skein_backfill_repos_total", Help: "Repos that were fetched whole, by outcome, and those given up.",
 		}, []string{"outcome"}),
 		Failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_backfill_failures_total", Help: "Failed attempts to fetch a repo, by reason.",
@@ -38,13 +38,14 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 	for _, outcome := range []string{auditSame, auditDifferent, auditUnfetched, auditMoved} {
 		m.Audited.WithLabelValues(outcome)
 	}
+	m.Repos.WithLabelValues(givenUp) // an alert sees only a rise that it sees begin
 	reg.MustRegister(m.Repos, m.Failed, m.Dropped, m.Audited, m.AuditDifference)
 	gauge := func(name, help string, of func(Status) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return of(status()) }))
 	}
 	gauge("skein_backfill_waiting_repos", "Repos queued for a fetch.", func(s Status) float64 { return float64(s.Waiting) })
 	gauge("skein_backfill_coverage_ratio", "Share of the accounts in the index whose records are all in it, as far as known; 0 without accounts.", func(s Status) float64 { return float64(s.Complete) / float64(max(s.Accounts, 1)) })
-	for _, reason := range failures { // also those at 0: an alert sees only a rise that it sees begin
+	for _, reason := range failures {
 		o := prometheus.GaugeOpts{Name: "skein_backfill_failed_repos", Help: "Repos given up, by reason.", ConstLabels: prometheus.Labels{"reason": reason}}
 		reg.MustRegister(prometheus.NewGaugeFunc(o, func() float64 { return float64(status().Failed[reason]) }))
 	}

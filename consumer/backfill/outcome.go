@@ -83,6 +83,7 @@ func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 	if row.State != graph.ResyncFailed {
 		return
 	}
+	f.o.Metrics.Repos.WithLabelValues(givenUp).Inc()
 	if why.gone {
 		f.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
 	}
@@ -114,8 +115,8 @@ func (f *failure) note(r *graph.Resync, started uint64, o *Options) {
 	}
 }
 
-// inactive is the outcome for an inactive account; it is not a failure.
-const inactive = "inactive"
+// inactive is the outcome for an inactive account; it is not a failure. givenUp is that of a repo that is not retried.
+const inactive, givenUp = "inactive", "given_up"
 
 // setStatus records whether an account is active, as its host says.
 func (f *fetcher) setStatus(ctx context.Context, did string, isActive bool) {

@@ -33,8 +33,8 @@ func domainOf(address string) string {
 	if err != nil {
 		return address
 	}
-	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return u.Host
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil && !addr.IsLoopback() {
+		return u.Hostname() // a machine has many ports
 	}
 	d, err := publicsuffix.EffectiveTLDPlusOne(strings.ToLower(u.Hostname()))
 	if err != nil {

@@ -96,16 +96,15 @@ func stored(in *rawLabel) (out *batch.Label, why string) {
 		if out.Expires, ok = microseconds(in.ExpiresAt); !ok {
 			return nil, "time"
 		}
-		out.Expires = max(out.Expires, 1) // 0 means never
 	}
 	return out, ""
 }
 
-// microseconds parses a time, and clamps it to the range from 1970 to batch.MaxLabelTime.
+// microseconds parses a time, and clamps it to the range from 1970 to batch.MaxLabelTime. It is never 0, which stands for none.
 func microseconds(s string) (int64, bool) {
 	t, err := syntax.ParseDatetimeLenient(s)
 	if err != nil {
 		return 0, false
 	}
-	return min(max(t.Time().UnixMicro(), 0), batch.MaxLabelTime), true
+	return min(max(t.Time().UnixMicro(), 1), batch.MaxLabelTime), true
 }

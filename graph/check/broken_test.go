@@ -47,6 +47,20 @@ func TestBrokenAccounts(t *testing.T) {
 			b.rows[string(format.EraseKey(b.id(alice)))] = nil
 			return fmt.Sprintf("account %d: its state has erasing=false, an erase job exists: true", b.id(alice))
 		},
+		"an erase job and a queued repo of no account": func(b *bench) string {
+			b.rows[string(format.EraseKey(b.free()))] = nil
+			return "1 erase jobs and 0 rows of the resync queue are of accounts without a state"
+		},
+		"a state with a longer form": func(b *bench) string {
+			row := b.AppendAccount(nil, b.id(alice), &format.RepoState{Flags: format.FlagHidden})
+			row[1], row = row[1]+1, append(row[:len(row)-1], row[len(row)-1]|0x80, 0)
+			b.rows[string(b.AccountKey(nil, b.id(alice)))] = row
+			return "is not in canonical form"
+		},
+		"holes that cannot be read": func(b *bench) string {
+			b.rows[string(format.KeyHoles)+"x"] = []byte("{")
+			return "unexpected end of JSON"
+		},
 		"a state that counts a record too many": func(b *bench) string {
 			b.setState(zoe, func(st *format.RepoState) { st.Records[3]++ })
 			return fmt.Sprintf("account %d has 0 block records, its state counts 1", b.id(zoe))

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,6 +116,8 @@ type checker struct {
 	recorded *roaring64.Bitmap // accounts that have, or had, records, by their states
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
+	erasable int      // accounts with a job in erasing
+	queued   int      // accounts in resyncs
 	setKey   []byte   // the prefix of the keys of the last set
 	over     []uint64 // the ids that its rows override in the leaves
 	spilled  uint64   // the partitions of its rows that have leaves, a bit each
@@ -173,7 +176,7 @@ func (v *checker) run() error {
 	}
 	for _, step := range []func() error{
 		of(dict.KeyString, v.dictionary.string), of(format.KeyErase, v.eraseJob), of(format.KeyResync, v.resync), of(format.KeyAccount, v.accounts),
-		v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
+		v.jobs, v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -206,7 +209,11 @@ func (v *checker) rest() error {
 			return err
 		}
 	}
-	if _, err := read.Hidden(v.r); err != nil {
+	_, err := read.Hidden(v.r)
+	_, holes := read.Holes(v.r)
+	_, past := read.Backfill(v.r, v.Layout)
+	_, lacking := read.JSON[map[string]format.Lack](v.r, format.KeyLacking)
+	if err := cmp.Or(err, holes, past, lacking); err != nil {
 		return v.malformed(err)
 	}
 	return v.scan(format.KeyHiding, func(key, value []byte) error {
@@ -304,6 +311,14 @@ func (v *checker) resync(k, value []byte) error {
 	return nil
 }
 
+// jobs checks that erase jobs and rows of the queue are of accounts.
+func (v *checker) jobs() error {
+	if n, m := len(v.erasing)-v.erasable, len(v.resyncs)-v.queued; n+m > 0 && !v.unreadable {
+		v.broken("%d erase jobs and %d rows of the resync queue are of accounts without a state", n, m)
+	}
+	return nil
+}
+
 // accounts checks a group of accounts.
 func (v *checker) accounts(k, value []byte) error {
 	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
@@ -314,6 +329,12 @@ func (v *checker) accounts(k, value []byte) error {
 		}
 		if st.Has(format.FlagRecords) {
 			v.recorded.Add(uint64(id))
+		}
+		if v.erasing[id] {
+			v.erasable++
+		}
+		if v.resyncs[id] {
+			v.queued++
 		}
 		if st.Has(format.FlagErasing) != v.erasing[id] {
 			v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])
@@ -332,6 +353,12 @@ func (v *checker) accounts(k, value []byte) error {
 		v.unreadable = true
 		v.broken("%v", err)
 	}
+	_ = format.EachAccount(value, func(_ byte, row []byte) bool { // an error was reported
+		if st, err := format.DecodeRepoState(row); err == nil && !bytes.Equal(st.Append(nil), row) {
+			v.broken("accounts %x: the state %x is not in canonical form", k, row)
+		}
+		return true
+	})
 	return nil
 }
 

@@ -298,7 +298,7 @@ func (v *dictionary) lease(k, value []byte) error {
 		v.broken("%v", err)
 		return nil
 	}
-	delete(v.used, l.BlockKey())
+	delete(v.used, l.BlockKey)
 	v.key = dict.AppendNextKey(v.key[:0], l.Namespace, l.Shard)
 	next, ok, err := v.r.Get(v.key)
 	if err == nil && (!ok || len(next) != 8 || binary.BigEndian.Uint64(next) <= l.Block) {

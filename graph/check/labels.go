@@ -65,6 +65,11 @@ func (v labelCheck) label(key, value []byte, kind kinds.Kind, member, set dict.I
 	}
 	v.named(kind.Members(), member, "the subject of a label")
 	v.named(dict.URI, set, "label")
+	if date, _ := entries.Date(); date == format.Undated { // several versions
+		if err := v.noteRepeated(kind, member, []uint64{uint64(set), uint64(set)}); err != nil {
+			return err
+		}
+	}
 	var dated []datedSubject
 	for i := range entries {
 		e := &entries[i]

@@ -3,6 +3,7 @@ package export
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,7 +56,7 @@ func Read(ctx context.Context, s *graph.Store, r io.Reader, progress func(record
 				return m.counts, fmt.Errorf("%w: the export is damaged: the sum of its bytes is %s, expected %s", graph.ErrImport, got, l.End.SHA256)
 			}
 			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
-				return m.counts, fmt.Errorf("%w: the file continues after the export's end in line %d: %w", graph.ErrImport, n, errors.Join(errTrailing, err))
+				return m.counts, fmt.Errorf("%w: the file continues after the export's end in line %d: %w", graph.ErrImport, n, cmp.Or(err, errors.New("unexpected bytes")))
 			}
 			return m.counts, m.end(ctx, l.End)
 		}
@@ -84,9 +85,6 @@ func checkHead(in *bufio.Reader) error {
 	}
 	return fmt.Errorf("%w: not an export of skein: the file begins with %q", graph.ErrImport, b)
 }
-
-// errTrailing is the cause of an error about bytes after the end of an export.
-var errTrailing = errors.New("unexpected bytes")
 
 type importer struct {
 	s        *graph.Store

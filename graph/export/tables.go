@@ -322,7 +322,7 @@ func (w *tableWriter) strings(ctx context.Context) error {
 		return err
 	}
 	return writeTable(w, "uris", 0, "id", func(t *tableFile[uriRow]) error {
-		return w.eachForm(ctx, dict.URI, func(_ kv.Reader, of dict.ID, form []byte) error {
+		return w.eachForm(ctx, dict.URI, func(states kv.Reader, of dict.ID, form []byte) error {
 			n, err := w.uris.add(of)
 			if err != nil {
 				return err
@@ -334,9 +334,12 @@ func (w *tableWriter) strings(ctx context.Context) error {
 			if !packed {
 				return t.add(uriRow{ID: n, URI: new(string(dict.UnpackRaw(form)))})
 			}
+			if tid >= format.EndOfTime { // the key's first bit is set: it names no time
+				return intern.Strings(states, dict.URI, []dict.ID{of}, func(_ int, s []byte) error { return t.add(uriRow{ID: n, URI: new(string(s))}) })
+			}
 			author, ok := w.accounts.of(by)
-			if !ok || tid >= format.EndOfTime {
-				return fmt.Errorf("export: %w: the author of URI %d is not in the dictionary, or its key is not a time", dict.ErrMalformed, of)
+			if !ok {
+				return fmt.Errorf("export: %w: the author of URI %d is not in the dictionary", dict.ErrMalformed, of)
 			}
 			micros, clock := stamp(tid)
 			return t.add(uriRow{n, &author, new(dict.PackedCollection(in)), micros, clock, nil})

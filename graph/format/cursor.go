@@ -53,7 +53,7 @@ func flagsOf(values ...bool) (flags byte) {
 
 // DecodeCursor reads a row.
 func DecodeCursor(v []byte) (c CursorRow, err error) {
-	if len(v) != 21 {
+	if len(v) != 21 || v[20] > cursorFuture|cursorLive|cursorExact {
 		return c, fmt.Errorf("format: cursor row %x is malformed", v)
 	}
 	c.Number = binary.BigEndian.Uint32(v)

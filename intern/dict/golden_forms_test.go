@@ -144,9 +144,9 @@ func goldenGroups() []harness.Form {
 
 // goldenLeases are leases in each state.
 var goldenLeases = []Lease{
-	{Namespace: DID, Shard: 5, Block: 9, Owner: "host:1", Token: 0x0123456789abcdef},
-	{Namespace: URI, Shard: 1<<32 - 1, Block: 1<<47 - 1, Token: 1<<64 - 1},
-	{Namespace: URI, Shard: 0, Block: 0, Owner: "a name of some length, with \xff", Token: 0},
+	{BlockKey: BlockKey{DID, 5, 9}, Owner: "host:1", Token: 0x0123456789abcdef},
+	{BlockKey: BlockKey{URI, 1<<32 - 1, 1<<47 - 1}, Token: 1<<64 - 1},
+	{BlockKey: BlockKey{URI, 0, 0}, Owner: "a name of some length, with \xff", Token: 0},
 }
 
 func readLease(key []byte) func(v []byte) (string, error) {
@@ -162,7 +162,7 @@ func goldenRows() (forms []harness.Form) {
 		forms = append(forms,
 			harness.NewForm(fmt.Sprintf("lease %d, key", i), key, func(key []byte) (string, error) {
 				l, err := DecodeLease(key, goldenLeases[0].Value())
-				return fmt.Sprintf("%q %+v", key[0], l.BlockKey()), err
+				return fmt.Sprintf("%q %+v", key[0], l.BlockKey), err
 			}),
 			harness.NewForm(fmt.Sprintf("lease %d", i), l.Value(), readLease(key)))
 	}

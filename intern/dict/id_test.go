@@ -67,8 +67,8 @@ func TestKeysSort(t *testing.T) {
 		if other := AppendGroupKey(nil, DID+URI-ns, x); bytes.Equal(other, group) {
 			t.Fatalf("group %x is in both namespaces", group)
 		}
-		a := Lease{Namespace: ns, Shard: rng.Uint32() >> rng.IntN(32), Block: rng.Uint64() >> rng.IntN(64)}
-		b := Lease{Namespace: ns, Shard: []uint32{a.Shard, rng.Uint32()}[rng.IntN(2)], Block: rng.Uint64()}
+		a := Lease{BlockKey: BlockKey{Namespace: ns, Shard: rng.Uint32() >> rng.IntN(32), Block: rng.Uint64() >> rng.IntN(64)}}
+		b := Lease{BlockKey: BlockKey{Namespace: ns, Shard: []uint32{a.Shard, rng.Uint32()}[rng.IntN(2)], Block: rng.Uint64()}}
 		want := cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Block, b.Block))
 		if bytes.Compare(AppendLeaseKey(nil, ns, a.Shard, a.Block), AppendLeaseKey(nil, ns, b.Shard, b.Block)) != want {
 			t.Fatalf("%+v and %+v do not sort", a, b)

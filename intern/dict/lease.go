@@ -12,11 +12,10 @@ import (
 // token is random, so that a writer recognizes its own lease after an attempt of unknown
 // outcome. Ids that the writer has not used when it ends are never handed out again.
 type Lease struct {
-	Namespace Namespace // of the ids
-	Shard     uint32    // of the block
-	Block     uint64    // its number in the shard
-	Owner     string    // names the writer
-	Token     uint64
+	BlockKey
+
+	Owner string // names the writer
+	Token uint64
 }
 
 // Value returns the row.
@@ -30,12 +29,7 @@ func DecodeLease(key, value []byte) (l Lease, err error) {
 		return l, fmt.Errorf("dict: lease row %x is malformed", key)
 	}
 	return Lease{
-		Namespace: Namespace(key[1]), Shard: binary.BigEndian.Uint32(key[2:]), Block: binary.BigEndian.Uint64(key[6:]),
+		BlockKey: BlockKey{Namespace(key[1]), binary.BigEndian.Uint32(key[2:]), binary.BigEndian.Uint64(key[6:])},
 		Token: binary.BigEndian.Uint64(value), Owner: string(value[8:]),
 	}, nil
-}
-
-// BlockKey returns the leased block.
-func (l *Lease) BlockKey() BlockKey {
-	return BlockKey{Namespace: l.Namespace, Shard: l.Shard, Block: l.Block}
 }

@@ -26,6 +26,7 @@ const adminHelp = `/gaps          places in the streams where events may be miss
 /deadletters   malformed input that skein dropped (the newest 10,000)
 /resyncs       repos queued for a full refetch, and repos that skein gave up on
 /backfill      progress of fetching history
+/members       all members of a set, one a line: ?set=…
 /metrics       for Prometheus
 /healthz       whether the process answers
 /readyz        whether queries are answered

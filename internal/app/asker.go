@@ -62,6 +62,9 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 		req.Header.Set(clients.TokenHeader, a.Token)
 	}
 	resp, err := a.Client.Do(req)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx) //nolint:wrapcheck // interrupted
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no answer from %s; is skein serve running there? (%w)", req.URL.Host, err)
 	}

@@ -31,7 +31,7 @@ import (
 const checkpoints = "checkpoints"
 
 // ErrNoCheckpoint is returned by Checkpoint, wrapped, for an engine that cannot make one.
-var ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy; FoundationDB's own tools back it up: see Backups in docs/operating.md")
+var ErrNoCheckpoint = errors.New("a store on FoundationDB has no files that skein could copy; FoundationDB's own tools back it up (Backups in docs/operating.md), and skein export reads it with --store fdb://…")
 
 // A Checkpoint is a copy of the store at one moment, in a folder.
 type Checkpoint struct {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every message that docs/runbook.md explains occurs in the source code. "…" stands for any
-// text.
+// Every message that docs/runbook.md explains occurs in the source code ("…" stands for any text), and so does every test that
+// docs/trust.md names.
 func TestDocumentedMessages(t *testing.T) {
 	page := fileText(t, "../../docs/runbook.md")
 	_, page, found := strings.Cut(page, "\n## Messages\n")
@@ -17,7 +17,7 @@ func TestDocumentedMessages(t *testing.T) {
 	if !found || !end {
 		t.Fatal("docs/runbook.md has no section Messages, or no section after it")
 	}
-	var code strings.Builder
+	var code, tests strings.Builder
 	err := filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -26,10 +26,17 @@ func TestDocumentedMessages(t *testing.T) {
 			return filepath.SkipDir
 		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
 			code.WriteString(fileText(t, path))
+		case strings.HasSuffix(path, "_test.go"):
+			tests.WriteString(fileText(t, path))
 		}
 		return nil
 	})
 	must(t, err)
+	for _, name := range regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(fileText(t, "../../docs/trust.md"), -1) {
+		if !strings.Contains(tests.String(), "func "+name+"(") {
+			t.Errorf("docs/trust.md names %s, and there is no such test", name)
+		}
+	}
 	message := regexp.MustCompile("`([^`]+)`")
 	n := 0
 	for line := range strings.Lines(page) {

@@ -12,7 +12,7 @@ import (
 const EnvPrefix = "SKEIN_"
 
 // others are the variables without a flag, since other users of the machine can see flags, and those of the commands that ask a server.
-var others = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD", "SKEIN_WATCH_SECRET", "SKEIN_SERVER", "SKEIN_TOKEN"}
+var others = []string{"SKEIN_ADMIN_TOKEN", "SKEIN_ARCHIVE_KEY", "SKEIN_BACKUP_PASSWORD", "SKEIN_WATCH_SECRET", "SKEIN_SERVER", "SKEIN_TOKEN", "SKEIN_ADMIN"}
 
 // Env returns the environment variable that sets a flag.
 func Env(name string) cli.ValueSourceChain { return cli.EnvVars(variable(name)) }

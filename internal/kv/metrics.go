@@ -22,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *
 	m := &Metrics{
 		commit: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_store_commit_duration_seconds", Help: "Duration of one atomic write, reads included.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // above the five seconds of an alert
 		}),
 		version: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "skein_store_read_version_duration_seconds", Help: "Time until FoundationDB gave a query its read version: the latency of the cluster. Empty with the embedded engine.",
