@@ -26,11 +26,11 @@ type intake struct {
 	ended    atomic.Bool // Until or CatchUp was reached, or silence ended the replay
 
 	// Owned by the reading goroutine.
-	runStart   time.Time
-	from       batch.Seq  // start after this
-	pendingGap *batch.Gap // recorded if one of the first two events is newer than the last event of another source
-	overlapping int // how many of the first events were not
-	caughtUp    int // events in a row that are newer than the start of the run
+	runStart    time.Time
+	from        batch.Seq  // start after this
+	pendingGap  *batch.Gap // recorded if one of the first two events is newer than the last event of another source
+	overlapping int        // how many of the first events were not
+	caughtUp    int        // events in a row that are newer than the start of the run
 	decoder     wire.Decoder
 	message     wire.Message
 	held        wire.Message

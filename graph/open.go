@@ -111,7 +111,6 @@ func (s *Store) open(ctx context.Context) (err error) {
 
 // header reads the header of the store, or makes a new store's rows.
 func (s *Store) header(ctx context.Context) (h format.Header, err error) {
-	want := s.o.Intern.Settings
 	var found bool
 	check := func(r kv.Reader) (err error) {
 		if h, found, err = read.FindHeader(r); err != nil || !found || s.o.Import {
@@ -126,7 +125,7 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		if s.o.ReadOnly || s.o.MustExist {
 			return h, fmt.Errorf("%w: %w; a node that indexes creates it", read.ErrFormat, ErrNoGraph)
 		}
-		made := format.Header{Version: format.Newest, Settings: want.Or(s.o.Defaults.Or(dict.DefaultSettings)), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
+		made := format.Header{Version: format.Newest, Settings: s.o.Intern.Settings.Or(dict.DefaultSettings), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
 		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
 		if err != nil {
 			return h, err
@@ -134,9 +133,6 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		if s.made {
 			h = made
 		}
-	}
-	if want = want.Or(h.Settings); want != h.Settings {
-		return h, fmt.Errorf("%w: the store was created with %s; the flags ask for %s", dict.ErrSettings, h.Settings, want)
 	}
 	return h, nil
 }

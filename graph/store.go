@@ -13,7 +13,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/say"
 )
@@ -22,9 +21,6 @@ import (
 type Options struct {
 	// Intern are the options of the dictionary.
 	Intern intern.Options
-	// Defaults are the settings of a new store that Intern.Settings leave open. The zero value
-	// means dict.DefaultSettings.
-	Defaults dict.Settings
 	// StateCache bounds the bytes of the accounts' states in memory. 0 means 16 MiB.
 	StateCache int64
 	// SliceSize is the number of a deleted account's records that one write erases. 0 means

@@ -43,7 +43,7 @@ func TestMalformedValues(t *testing.T) {
 		open := func() *graph.Store {
 			o := graph.Options{Embedded: onDisk || seed%2 == 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 			if !o.Embedded && seed%4 == 0 {
-				o.Defaults = dict.SharedSettings // several partitions, and lanes
+				o.Intern.Settings = dict.SharedSettings // several partitions, and lanes
 			}
 			s, err := graph.Open(t.Context(), store, o)
 			must(t, err)

@@ -16,6 +16,7 @@ import (
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/graph/write"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/query"
@@ -169,7 +170,7 @@ func TestInDoubt(t *testing.T) {
 // While a writer is missing, what depends on its accounts is incomplete, and nothing else. getStats says how much of the network that is.
 func TestUnwritten(t *testing.T) {
 	store := memory(write.Limits{})
-	w := newWorldOn(t, oracle.NewHistory(96, 40), store, graph.Options{Defaults: dict.SharedSettings})
+	w := newWorldOn(t, oracle.NewHistory(96, 40), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}})
 	a := append(w.history.Accounts(), "did:web:unknown.example.com")
 	for i, did := range a[:30] {
 		w.commit(int64(i+1), did, oracle.Op{Kind: "like", Rkey: "x", Subject: "at://" + a[0] + "/app.bsky.feed.post/x"})

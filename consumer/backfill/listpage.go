@@ -61,7 +61,7 @@ func (l *lister) bound(list *listing, host string) error {
 	return nil
 }
 
-// takePage queues the repos of a page that need a fetch. An entry of a repo of which nothing is known to be missing changes nothing
+// takePage queues the repos of a page that need a fetch. An entry about a repo that seems to be complete, or is unknown, has no effect
 // before the DID document confirms that the repo is on the host, unless the list is trusted: the relay's,
 // that of a host that an operator named, and all lists in a private network. Whether an account
 // is active is always checked with the host in its document.

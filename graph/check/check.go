@@ -117,7 +117,6 @@ type checker struct {
 	erasing  map[dict.ID]bool
 	resyncs  map[dict.ID]bool
 	erasable int      // accounts with a job in erasing
-	queued   int      // accounts in resyncs
 	setKey   []byte   // the prefix of the keys of the last set
 	over     []uint64 // the ids that its rows override in the leaves
 	spilled  uint64   // the partitions of its rows that have leaves, a bit each
@@ -176,7 +175,7 @@ func (v *checker) run() error {
 	}
 	for _, step := range []func() error{
 		of(dict.KeyString, v.dictionary.string), of(format.KeyErase, v.eraseJob), of(format.KeyResync, v.resync), of(format.KeyAccount, v.accounts),
-		v.jobs, v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
+		v.edges, v.ofLabels().labelers, v.totals, v.rest, v.keyspaces,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -185,8 +184,11 @@ func (v *checker) run() error {
 	return nil
 }
 
-// rest checks the keyspaces that stay small: cursors, notes, claims, versions.
+// rest checks the keyspaces that stay small: cursors, notes, claims, versions; and that erase jobs and the queue are of accounts.
 func (v *checker) rest() error {
+	if n, m := len(v.erasing)-v.erasable, len(v.resyncs); n+m > 0 && !v.unreadable {
+		v.broken("%d erase jobs and %d rows of the resync queue are of accounts without a state", n, m)
+	}
 	for keyspace, check := range map[byte]func(key, value []byte) error{
 		format.KeyCursor:     func(_, value []byte) error { _, err := format.DecodeCursor(value); return err },
 		format.KeyDeadLetter: func(key, value []byte) error { return isNote(key, value, new(format.DeadLetter)) },
@@ -311,14 +313,6 @@ func (v *checker) resync(k, value []byte) error {
 	return nil
 }
 
-// jobs checks that erase jobs and rows of the queue are of accounts.
-func (v *checker) jobs() error {
-	if n, m := len(v.erasing)-v.erasable, len(v.resyncs)-v.queued; n+m > 0 && !v.unreadable {
-		v.broken("%d erase jobs and %d rows of the resync queue are of accounts without a state", n, m)
-	}
-	return nil
-}
-
 // accounts checks a group of accounts.
 func (v *checker) accounts(k, value []byte) error {
 	if err := v.EachState(k, value, func(id dict.ID, st format.RepoState) error {
@@ -333,15 +327,13 @@ func (v *checker) accounts(k, value []byte) error {
 		if v.erasing[id] {
 			v.erasable++
 		}
-		if v.resyncs[id] {
-			v.queued++
-		}
 		if st.Has(format.FlagErasing) != v.erasing[id] {
 			v.broken("account %d: its state has erasing=%v, an erase job exists: %v", id, st.Has(format.FlagErasing), v.erasing[id])
 		}
 		if st.Has(format.FlagResync) != v.resyncs[id] {
 			v.broken("account %d: its state has queued=%v, the resync queue has it: %v", id, st.Has(format.FlagResync), v.resyncs[id])
 		}
+		delete(v.resyncs, id)
 		for i, n := range st.Records {
 			if n > 0 {
 				v.add(v.stated, kinds.Kind(i+1), uint64(id), uint64(n))

@@ -30,6 +30,6 @@ func DecodeLease(key, value []byte) (l Lease, err error) {
 	}
 	return Lease{
 		BlockKey: BlockKey{Namespace(key[1]), binary.BigEndian.Uint32(key[2:]), binary.BigEndian.Uint64(key[6:])},
-		Token: binary.BigEndian.Uint64(value), Owner: string(value[8:]),
+		Token:    binary.BigEndian.Uint64(value), Owner: string(value[8:]),
 	}, nil
 }

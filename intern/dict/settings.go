@@ -68,7 +68,7 @@ func (s Settings) String() string {
 	return fmt.Sprintf("%d shard bits, leases of %d, %d partitions, groups of %d", s.ShardBits, s.LeaseSize, s.Partitions, s.Group)
 }
 
-// ErrSettings is returned for settings that are out of bounds, or differ from the store's.
+// ErrSettings is returned for settings that are out of bounds.
 var ErrSettings = errors.New("dict: unusable settings")
 
 // Check returns an error if the settings are out of bounds.

@@ -86,10 +86,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 	budget := o.budget()
 	fenced := make(chan error, 1)
 	options := graph.Options{
-		Intern: intern.Options{
-			Settings:   o.Settings,
-			CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner(),
-		},
+		Intern:     intern.Options{CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner()},
 		Kinds:      o.Kinds,
 		StateCache: budget.States,
 		SetCache:   budget.Sets,
@@ -105,7 +102,7 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		Fenced:     func(err error) { fenced <- err },
 	}
 	if !InFolder(o.Store) {
-		options.Defaults = dict.SharedSettings
+		options.Intern.Settings = dict.SharedSettings
 	} else if !o.ReadOnly {
 		options.Intern.FilterFile = filepath.Join(o.Store, filterFile)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/kv/fdbkv"
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/say"
@@ -90,26 +89,6 @@ func (o *StoreOptions) AddKinds(lines string) error {
 	return err
 }
 
-// ParseIDs sets Settings from bits=N,lease=N. Each may be left out.
-func (o *StoreOptions) ParseIDs(s string) error {
-	for part := range strings.SplitSeq(s, ",") {
-		bits, lease := &o.Settings.ShardBits, &o.Settings.LeaseSize
-		switch {
-		case scan(part, "bits=%d", bits) && *bits >= 1 && *bits <= 32:
-		case scan(part, "lease=%d", lease) && *lease >= 1 && *lease <= dict.MaxLeaseSize && *lease&(*lease-1) == 0:
-		default:
-			return fmt.Errorf("%q: expected bits=14 (1 to 32), lease=%d (a power of two up to that), or both with a comma", part, dict.MaxLeaseSize)
-		}
-	}
-	return nil
-}
-
-// scan reports whether the whole of s has a format (fmt.Sscanf), and sets the values.
-func scan(s, format string, values ...any) bool {
-	n, err := fmt.Sscanf(s+"\n", format+"\n", values...)
-	return err == nil && n == len(values)
-}
-
 // Check returns an ErrUsage for options that cannot be meant.
 func (o *StoreOptions) Check() error {
 	switch scheme, _, isURL := strings.Cut(o.Store, "://"); {
@@ -133,7 +112,7 @@ func (o *StoreOptions) Check() error {
 
 // asUsage makes an ErrUsage of an error whose cause are options that the store cannot have.
 func asUsage(err error) error {
-	for _, cause := range []error{kinds.ErrContradiction, dict.ErrSettings, pebblekv.ErrMinFree, backfill.ErrAround} {
+	for _, cause := range []error{kinds.ErrContradiction, pebblekv.ErrMinFree, backfill.ErrAround} {
 		if errors.Is(err, cause) {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/fdbkv"
@@ -35,9 +34,6 @@ type StoreOptions struct {
 	// makes writes wait for them, instead of failing.
 	MinFree    uint64
 	AwaitSpace bool
-	// Settings configure a new store. Settings that are not zero must match those of an
-	// existing one.
-	Settings dict.Settings
 	// Joins says to share a store on FoundationDB with other processes that write it (graph.Options).
 	Joins bool
 	// Kinds are indexed in addition to the built-in ones (graph.Options).

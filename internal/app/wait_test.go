@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
@@ -161,7 +162,7 @@ func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
 	x := openHere(t)
 	store := memkv.Open(memkv.Options{Merger: graph.Merger()})
 	open := func() *graph.Store {
-		g, err := graph.Open(t.Context(), store, graph.Options{Defaults: dict.SharedSettings, Joins: true})
+		g, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}, Joins: true})
 		must(t, err)
 		return g
 	}

@@ -17,6 +17,7 @@ import (
 	"skein.blue/graph/ask"
 	"skein.blue/graph/check"
 	"skein.blue/graph/format"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/relay"
@@ -34,7 +35,7 @@ type joined struct {
 // join starts one, from the beginning of a relay.
 func join(t *testing.T, store *memkv.Store, url string) *joined {
 	t.Helper()
-	g, err := graph.Open(t.Context(), store, graph.Options{Defaults: dict.SharedSettings, Joins: true, Beat: 50 * time.Millisecond})
+	g, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}, Joins: true, Beat: 50 * time.Millisecond})
 	must(t, err)
 	x := &Index{Graph: g, KV: store, Registry: prometheus.NewRegistry(), part: true, log: logger(nil), fenced: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
