@@ -27,7 +27,7 @@ func (s *Store) AllStrings(t *testing.T, ns dict.Namespace) (all []string) {
 	t.Helper()
 	must(t, s.kv.View(t.Context(), func(r kv.Reader) error {
 		var ids []dict.ID
-		err := intern.EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil })
+		err := intern.EachString(r, ns, func(_ []byte, id dict.ID) error { ids = append(ids, id); return nil })
 		return errors.Join(err, intern.Strings(r, ns, ids, func(_ int, str []byte) error { all = append(all, string(str)); return nil }))
 	}))
 	return all

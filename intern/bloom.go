@@ -266,7 +266,7 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 	// Strings that are created meanwhile need not be read, so states may mix.
 	_, err := store.ViewAcross(ctx, func(r kv.Reader) error {
 		for _, ns := range dict.Namespaces {
-			err := eachString(r, ns, func(form []byte, _ dict.ID) error {
+			err := EachString(r, ns, func(form []byte, _ dict.ID) error {
 				it := filterItem{ns: ns}
 				var err error
 				it.key, it.tid, it.packed, err = keyOfForm(ns, form)

@@ -149,7 +149,7 @@ func (w *twin) equals(t *testing.T, store kv.Store) {
 		}
 		for _, ns := range dict.Namespaces {
 			var ids []dict.ID
-			if err := EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+			if err := EachString(r, ns, func(_ []byte, id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
 				return err
 			}
 			if len(ids) != len(w.strings[ns]) {

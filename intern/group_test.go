@@ -60,7 +60,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	}
 	must(t, store.View(t.Context(), func(r kv.Reader) error {
 		var ids []dict.ID
-		if err := EachID(r, dict.URI, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+		if err := EachString(r, dict.URI, func(_ []byte, id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
 			return err
 		}
 		return Strings(r, dict.URI, ids, func(i int, s []byte) error {

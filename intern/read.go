@@ -108,14 +108,9 @@ func Authors(r kv.Reader, ids []dict.ID, each func(i int, author dict.ID, tid ui
 	return err
 }
 
-// EachID calls each with every id of a namespace, in no particular order.
-func EachID(r kv.Reader, ns dict.Namespace, each func(dict.ID) error) error {
-	return eachString(r, ns, func(_ []byte, id dict.ID) error { return each(id) })
-}
-
-// eachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order. form is
+// EachString calls each with the stored forms of all strings of a namespace and their ids, in no particular order. form is
 // valid only during the call.
-func eachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) error) error {
+func EachString(r kv.Reader, ns dict.Namespace, each func(form []byte, id dict.ID) error) error {
 	return kv.ScanPrefix(r, []byte{dict.KeyID, byte(ns)}, func(k, v []byte) error {
 		id, err := idIn(k, v)
 		if err == nil {

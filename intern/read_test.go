@@ -187,7 +187,9 @@ func TestMalformedRows(t *testing.T) {
 		"an id with trailing bytes": {
 			[]byte{dict.KeyID, byte(dict.URI), 'x'},
 			make([]byte, 6),
-			func(r kv.Reader) error { return EachID(r, dict.URI, func(dict.ID) error { return nil }) },
+			func(r kv.Reader) error {
+				return EachString(r, dict.URI, func(_ []byte, _ dict.ID) error { return nil })
+			},
 		},
 		"a group": {
 			group,

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"cmp"
+	"container/heap"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -214,7 +215,8 @@ func (q *Queue) placedByHand(did string) {
 	defer q.mu.Unlock()
 	delete(q.sched.parked, did)
 	if j := q.sched.jobs[did]; j != nil && !j.running && j.index >= 0 {
-		q.sched.remove(j)
+		heap.Remove(&q.sched.waiting, j.index)
+		q.sched.drop(j)
 	}
 }
 

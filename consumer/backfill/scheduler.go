@@ -160,12 +160,6 @@ func (s *scheduler) put(did string, generation uint64, due time.Time, tries int,
 	}
 }
 
-// remove removes a waiting job.
-func (s *scheduler) remove(j *job) {
-	heap.Remove(&s.waiting, j.index)
-	s.drop(j)
-}
-
 // drop removes a job from the index by DID.
 func (s *scheduler) drop(j *job) {
 	if s.jobs[j.did] != j {

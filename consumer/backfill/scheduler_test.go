@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"container/heap"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -323,4 +324,10 @@ func TestScheduler(t *testing.T) {
 			w.check()
 		}
 	}
+}
+
+// remove removes a waiting job, as Queue.placedByHand does.
+func (s *scheduler) remove(j *job) {
+	heap.Remove(&s.waiting, j.index)
+	s.drop(j)
 }

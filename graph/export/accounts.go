@@ -34,7 +34,7 @@ type pendingRecord struct {
 // which depends on the strings only and so is the same in every store.
 func (x *exporter) all() error {
 	var ids []dict.ID
-	err := intern.EachID(x.r, dict.DID, func(id dict.ID) error {
+	err := intern.EachString(x.r, dict.DID, func(_ []byte, id dict.ID) error {
 		if ids = append(ids, id); len(ids) < accountsAtOnce {
 			return nil
 		}

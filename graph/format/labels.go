@@ -210,14 +210,9 @@ func (es LabelEntries) Date() (date uint32, member bool) {
 	return date, member
 }
 
-// AppendLabelsKey appends the prefix of the keys of a member's labels.
+// AppendLabelsKey appends the prefix of the keys of a member's labels, which the id of the label's set completes.
 func AppendLabelsKey(dst []byte, k kinds.Kind, member dict.ID) []byte {
 	return dict.AppendID(append(dst, KeyLabels, byte(k)), member)
-}
-
-// AppendLabelKey appends the key of a member's label.
-func AppendLabelKey(dst []byte, k kinds.Kind, member, set dict.ID) []byte {
-	return dict.AppendID(AppendLabelsKey(dst, k, member), set)
 }
 
 // ParseLabelKey returns the parts of the key of a label.
@@ -283,9 +278,6 @@ const LabelerRemoved = "it is no longer in --labelers"
 
 // LabelersPrefix is the prefix of the labelers' keys.
 var LabelersPrefix = []byte{KeyLabels, labelersByte}
-
-// LabelerKey returns the key of a labeler's row.
-func LabelerKey(name string) []byte { return append(slices.Clone(LabelersPrefix), name...) }
 
 // DecodeLabeler reads a row.
 func DecodeLabeler(key, value []byte) (l Labeler, err error) {

@@ -37,7 +37,7 @@ func TestRecordsNaming(t *testing.T) {
 		id, name := map[string]dict.ID{}, map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}}
 		for _, ns := range dict.Namespaces {
 			var ids []dict.ID
-			if err := intern.EachID(r, ns, func(id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
+			if err := intern.EachString(r, ns, func(_ []byte, id dict.ID) error { ids = append(ids, id); return nil }); err != nil {
 				return err
 			}
 			if err := intern.Strings(r, ns, ids, func(i int, s []byte) error {

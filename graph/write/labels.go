@@ -57,7 +57,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	for i := range labels {
 		k, _ := labelKind(&labels[i])
 		c := labelChange{kind: k, member: w.strings.ID(places[i][0]), set: w.strings.ID(places[i][1])}
-		c.key = format.AppendLabelKey(nil, k, c.member, c.set)
+		c.key = dict.AppendID(format.AppendLabelsKey(nil, k, c.member), c.set)
 		n, known := byKey[string(c.key)]
 		if !known {
 			n = len(changes)
@@ -76,7 +76,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	if out.Sets, err = w.putLabels(tx, changes); err != nil {
 		return out, err
 	}
-	if err := SetJSON(tx, format.LabelerKey(state.Name), state); err != nil {
+	if err := SetJSON(tx, append(slices.Clone(format.LabelersPrefix), state.Name...), state); err != nil {
 		return out, err
 	}
 	return out, SetCounts(tx, 0, before, out.Totals)

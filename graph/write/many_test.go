@@ -78,7 +78,7 @@ func manyViews(t *testing.T, store kv.Store, s *graph.Store, dids, subjects []st
 	forward, reverse = map[string][]string{}, map[string][]string{}
 	var uris []string // of all records that the index has ever had, among others
 	must(t, store.View(t.Context(), func(r kv.Reader) error {
-		return intern.EachID(r, dict.URI, func(id dict.ID) error {
+		return intern.EachString(r, dict.URI, func(_ []byte, id dict.ID) error {
 			return intern.Strings(r, dict.URI, []dict.ID{id}, func(_ int, uri []byte) error { uris = append(uris, string(uri)); return nil })
 		})
 	}))

@@ -39,14 +39,12 @@ func (a *Asker) Ask(ctx context.Context, method string, params url.Values, v any
 		return err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	err = json.NewDecoder(resp.Body).Decode(v)
-	_, syntax := errors.AsType[*json.SyntaxError](err)
-	_, another := errors.AsType[*json.UnmarshalTypeError](err)
-	switch {
-	case syntax, another, errors.Is(err, io.EOF):
-		return notSkein(resp)
-	case err != nil:
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
 		return fmt.Errorf("the answer of %s broke off: %w", resp.Request.URL.Host, err)
+	}
+	if json.Unmarshal(b, v) != nil {
+		return notSkein(resp)
 	}
 	return nil
 }

@@ -209,9 +209,6 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 	}
 }
 
-// present returns 1 for the number of changes of a member, and 0 for that of an account or record that has left.
-func present(changes int) int { return max(0, min(changes, 1)) }
-
 // bounded returns an error for a set with too many members.
 func bounded(members int) error {
 	if members > maxWatched {
@@ -223,19 +220,7 @@ func bounded(members int) error {
 // change tells which members enter or leave, unless it has. Some of the changes are stored before they are reported, so that they come
 // again, with the same ids, after a failure in between.
 func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left []string) error {
-	now, members := time.Now().UTC().Truncate(time.Millisecond), 0
-	for _, n := range w.at.Members {
-		members += present(n)
-	}
-	for _, m := range entered {
-		members += 1 - present(w.at.Members[m])
-	}
-	for _, m := range left {
-		members -= present(w.at.Members[m])
-	}
-	if err := bounded(members); err != nil {
-		return err
-	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
 	for i, member := range slices.Concat(left, entered) {
 		n := w.at.Members[member]
 		if n > 0 == (i >= len(left)) {
@@ -253,6 +238,13 @@ func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left 
 				return err
 			}
 		}
+	}
+	members := 0
+	for _, n := range w.at.Members {
+		members += max(0, min(n, 1))
+	}
+	if err := bounded(members); err != nil {
+		return err
 	}
 	w.at.Cursor = cursor
 	if len(w.at.Members) > 2*maxWatched { // most have left for good
