@@ -121,6 +121,9 @@ func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
 func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	cursor, began := "", m.o.Store.Backfill().Roster
 	for more := true; more; {
+		if err := m.queue.awaitRoom(ctx, ""); err != nil {
+			return err
+		}
 		page, err := m.client.page(ctx, m.o.Relay, cursor)
 		if err != nil {
 			return err
@@ -145,7 +148,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	// The stream may have missed the takedown or deletion of an account that the relay does not list in a hole, or of an
 	// inactive one what it wrote before, so its host is asked.
 	unlisted, err := m.queue.addAccounts(ctx, m.o, dict.None, batch.Cause{Reason: "not_listed"}, func(id dict.ID, st *graph.RepoState) bool {
-		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id))
+		return !st.Has(graph.FlagResync) && !c.seen.Contains(uint64(id)) && (st.DeletionSource == 0 || !st.Has(graph.FlagHidden))
 	}, nil)
 	if unlisted > 0 {
 		m.o.Logger.Info("accounts missing from the relay's list; asking their hosts", "accounts", unlisted)

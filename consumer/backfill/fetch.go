@@ -125,6 +125,11 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		return
 	}
 	asked, err := f.askIfHidden(ctx, j)
+	if errors.Is(err, errNotQueued) {
+		f.queue.leave(j)
+		f.queue.done(j)
+		return
+	}
 	if err != nil {
 		f.queue.leave(j)
 		if why, ok := errors.AsType[*failure](err); ok && why.why == inactive && f.hasMoved(ctx, j) {
@@ -186,11 +191,17 @@ func (f *fetcher) unfetched(ctx context.Context, j *job, err error, isHidden boo
 	f.failed(ctx, j, err)
 }
 
+var errNotQueued = errors.New("the repo has left the queue")
+
 // askIfHidden asks the host and the relay whether an account is active, if the index hides it: a relay
 // may repair an account's status without an #account. If both say that it is, or say nothing, as servers without
-// getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden.
+// getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden. errNotQueued means that there
+// is no cause to fetch the repo any more.
 func (f *fetcher) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoState, err error) {
-	st, known, _, err := f.o.account(ctx, j.did)
+	st, known, row, err := f.o.account(ctx, j.did)
+	if err == nil && row == nil { // the stream has shown that nothing was missed, or the account is gone
+		err = errNotQueued
+	}
 	if err != nil || !known || !st.Has(graph.FlagHidden) {
 		return nil, err
 	}
@@ -220,14 +231,21 @@ const mostMoves = 3
 
 // hasMoved handles a repo that its host does not have, or reports as inactive. It reads the DID
 // document again, because the cached one may be from before a move. If the document names
-// another host, hasMoved queues the repo for that host, and reports true.
+// another host, hasMoved queues the repo for that host, and reports true; also if nothing is known, because the document cannot be
+// read at present: then the repo waits.
 func (f *fetcher) hasMoved(ctx context.Context, j *job) bool {
 	if j.moves >= mostMoves {
 		return false
 	}
 	_ = f.client.directory.Purge(ctx, indigo.DID(j.did).AtIdentifier()) // the cached document may be from before the move
 	host, err := f.client.resolve(ctx, j.did)
-	if err != nil || host == j.host || ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		return true
+	case failureOf(err).busy:
+		f.failed(ctx, j, err)
+		return true
+	case err != nil || host == j.host:
 		return false
 	}
 	j.moves++

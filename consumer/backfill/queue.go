@@ -185,7 +185,7 @@ func (q *Queue) answered(j *job, f *failure) (lost []*job) {
 // send lets a job wait for its turn at the host that its DID document names.
 func (q *Queue) send(j *job, host string) {
 	defer q.locked()()
-	j.host, j.resolved, j.running = host, true, false
+	j.host, j.resolved, j.running, j.again = host, true, false, false // what was missed so far comes with the fetch
 	q.sched.ready(j)
 }
 
