@@ -65,6 +65,7 @@ type blockRow struct {
 	ListBlockTime string `json:"listBlockTime,omitempty"`
 	ListItem      string `json:"listItem,omitempty"`
 	ListItemTime  string `json:"listItemTime,omitempty"`
+	MoreLists     string `json:"moreLists,omitempty"` // true: some are left out
 }
 
 func (a *blocksAnswer) table() *table {
@@ -74,7 +75,7 @@ func (a *blocksAnswer) table() *table {
 			rows = append(rows, blockRow{DID: b.DID, Record: b.Record, Time: b.Time})
 		}
 		for _, l := range b.Lists {
-			rows = append(rows, blockRow{b.DID, "", "", l.List, l.ListBlock, l.ListBlockTime, l.ListItem, l.ListItemTime})
+			rows = append(rows, blockRow{b.DID, "", "", l.List, l.ListBlock, l.ListBlockTime, l.ListItem, l.ListItemTime, map[bool]string{true: "true"}[b.MoreLists]})
 		}
 	}
 	var total any
@@ -133,6 +134,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 				from, to = 1, len(dids)
 			}
 			err = q.rests(sn, &out.caveats, func(cl *claim) error {
+				cl.lacks(cl.index.Statuses()) // of the others
 				return cl.own(dids[from:to], ids[from:to], language.Window{}, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
 			})
 			if err != nil {

@@ -194,7 +194,7 @@ func TestUnwritten(t *testing.T) {
 			w.says("getAccount?did="+did, 200, `"state":"`+state+`"`)
 		}
 		w.incomplete("query?set=likers(at://"+a[0]+"/app.bsky.feed.post/x)", percent > 0)
-		for _, call := range []string{"query?set=members(" + a[0] + ")", "counts?edge=follows&subject=" + a[0], "known?edge=follows&actor=" + a[0] + "&subject=" + a[1]} {
+		for _, call := range []string{"query?set=members(" + a[0] + ")", "counts?edge=follows&subject=" + a[0], "known?edge=follows&actor=" + a[0] + "&subject=" + a[1], "getBlocks?direction=blocking&actor=" + a[0] + "&others=" + a[1]} {
 			w.incomplete(call, percent > 0) // who is active may have changed
 		}
 		var stats struct {

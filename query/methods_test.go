@@ -329,6 +329,7 @@ func TestBlocksThroughManyLists(t *testing.T) {
 				t.Errorf("%s %q: %+v", direction, others, got)
 			}
 		}
+		w.says("getBlocks?format=csv&direction="+direction+"&actor="+pair[0], 200, "moreLists")
 	}
 }
 

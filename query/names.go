@@ -26,12 +26,12 @@ type Handles interface {
 	HandleOf(ctx context.Context, did string) (handle string, err error)
 }
 
-// maxUnknownHandles is the number of handles that are looked up for one query.
+// maxUnknownHandles is the number of handles that are looked up for one query. getRelationships may name more accounts, one after another.
 const maxUnknownHandles = 8
 
-// resolve replaces $viewer and handles by DIDs. where names the place of a literal, for errors. A query holds
+// resolve replaces $viewer and handles by DIDs. looked counts those that the query has looked up. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
-func resolve(ctx context.Context, handles Handles, q *xrpc.Query, list []language.Literal, where func(i int) string) error {
+func resolve(ctx context.Context, handles Handles, q *xrpc.Query, looked *int, list []language.Literal, where func(i int) string) error {
 	var unknown []int
 	for i := range list {
 		var did string
@@ -56,8 +56,8 @@ func resolve(ctx context.Context, handles Handles, q *xrpc.Query, list []languag
 			unknown = append(unknown, i)
 		}
 	}
-	if len(unknown) > maxUnknownHandles {
-		return xrpc.Invalid("this query has %d handles that the server has not looked up yet; at most %d are allowed. Use DIDs instead", len(unknown), maxUnknownHandles)
+	if *looked += len(unknown); *looked > maxUnknownHandles && q.NSID != "app.bsky.graph.getRelationships" {
+		return xrpc.Invalid("this query has %d handles that the server has not looked up yet; at most %d are allowed. Use DIDs instead", *looked, maxUnknownHandles)
 	}
 	if len(unknown) == 0 {
 		return nil

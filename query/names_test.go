@@ -40,6 +40,8 @@ func (h *handles) Resolve(_ context.Context, name string) (string, error) {
 	case did != "":
 		h.kept[name] = did
 		return did, nil
+	case strings.HasPrefix(name, "h5"):
+		return "did:web:" + name, nil
 	case name == "broken.example.com":
 		return "", identities.ErrFailed
 	}
@@ -108,6 +110,7 @@ func TestNames(t *testing.T) {
 		"query?set=follows(@nobody.example.com)":                                                          {400, `"HandleNotFound","message":"set: at position 8: no account has the handle nobody.example.com`},
 		"query?set=follows(@broken.example.com)":                                                          {502, `"UpstreamFailure","message":"set: at position 8: broken.example.com`},
 		"query?set=" + members(1, 10):                                                                     {400, `this query has 9 handles that the server has not looked up yet; at most 8 are allowed`},
+		"overlap?set=members(@h51.example.com,@h52.example.com)&set=" + members(1, 8):                     {400, `this query has 9 handles`},
 		"query?set=follows(kept.example.com)":                                                             {400, `write a handle as @kept.example.com`},
 		"query?set=likers(https://bsky.app/profile/kept.example.com)":                                     {400, `is an account; likers takes an AT URI`},
 		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:                                  {400, `"HandleNotFound","message":"actor (number 1): no account has`},

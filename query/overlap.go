@@ -46,9 +46,9 @@ func overlap(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("parameter set occurs %d times; it must occur 1 to %d times", n, maxOverlap)
 	}
 	for i, text := range texts { // each must be an expression
-		what := "with"
-		if i < n {
-			what = fmt.Sprintf("set (number %d)", i+1)
+		what := fmt.Sprintf("set (number %d)", i+1)
+		if i == n {
+			what = "with"
 		}
 		if _, err := q.Expr(what, text, now); err != nil {
 			return nil, err

@@ -59,11 +59,10 @@ func getRelationships(ctx context.Context, q *call) (any, error) {
 			return nil, xrpc.Invalid("%q (%s): %s", language.Brief(a), which, why)
 		}
 		if err := q.Resolve(of[i:i+1], func(int) string { return which + ": " }); err != nil {
-			if i == 0 {
-				return nil, xrpc.Errorf(http.StatusBadRequest, "ActorNotFound", "%v", err)
-			}
 			if e, ok := errors.AsType[*xrpc.Error](err); !ok || e.Status != http.StatusBadRequest {
 				return nil, err
+			} else if i == 0 {
+				return nil, xrpc.Errorf(e.Status, "ActorNotFound", "%s", e.Message)
 			}
 		}
 	}

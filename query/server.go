@@ -217,7 +217,7 @@ func (s *Server) errorOf(method string, err error) *xrpc.Error {
 		s.o.Logger.Error("a query met a damaged part of the store", "method", method, "error", err)
 		return xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		return xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the storage cluster does not answer; try again later")
+		return xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the store does not answer, or keeps nothing while its disk is full; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		return xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	}
@@ -274,8 +274,9 @@ func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWrit
 		return did, cmp.Or(q.Work.Enter(ctx), err)
 	})
 	q.Viewer = func(context.Context) (string, error) { return viewer() }
+	looked := 0
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
-		return resolve(ctx, s.o.Handles, q, list, where)
+		return resolve(ctx, s.o.Handles, q, &looked, list, where)
 	}
 }
 

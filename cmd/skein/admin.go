@@ -114,7 +114,7 @@ func (a *admin) send(ctx context.Context, method, path string, body io.Reader) (
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	resp, err := direct.RoundTrip(req)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, context.Cause(ctx) //nolint:wrapcheck // interrupted
 	}
 	if err != nil {

@@ -155,25 +155,7 @@ type listed struct {
 // A listPage is a page of a list of repos.
 type listPage struct {
 	Cursor string
-	Repos  listedRepos
-}
-
-// listedRepos are at most mostListed entries: a host may send millions of empty ones.
-type listedRepos []listed
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *listedRepos) UnmarshalJSON(b []byte) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	_, err := d.Token()
-	for *l = nil; err == nil && d.More(); {
-		if len(*l) == mostListed {
-			return fmt.Errorf("a page has more than %d repos, requested were %d", mostListed, pageSize)
-		}
-		var one listed
-		err = d.Decode(&one)
-		*l = append(*l, one)
-	}
-	return err
+	Repos  []listed
 }
 
 // more reports whether another page follows the one that cursor requested.
@@ -183,8 +165,17 @@ func (p *listPage) more(cursor string) bool {
 
 // page requests a page of a host's list of repos.
 func (c *client) page(ctx context.Context, host, cursor string) (p listPage, err error) {
-	err = c.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &p)
-	return p, err //nolint:wrapcheck // it names the host
+	var text json.RawMessage
+	if err := c.ask(ctx, host, "com.atproto.sync.listRepos", pageQuery(cursor), &text); err != nil {
+		return p, err
+	}
+	if n := bytes.Count(text, []byte("{")) - 1; n > mostListed { // before they take memory: a host may send millions of empty ones
+		return p, fmt.Errorf("a page of %s has %d repos, requested were %d", host, n, pageSize)
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return p, fmt.Errorf("a page of %s: %w", host, err)
+	}
+	return p, nil
 }
 
 // hostsOfRelay returns the addresses of the PDSes that the relay listens to, or the relay's

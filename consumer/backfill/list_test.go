@@ -136,7 +136,7 @@ func TestHugePage(t *testing.T) {
 	n := len(repos)
 	at := answering(t, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, map[string]any{"repos": repos[:n]}) })
 	m := idle(t, Options{Patience: Patience{Tries: 1}})
-	if _, err := m.client.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "more than 5000 repos") {
+	if _, err := m.client.page(t.Context(), at, ""); err == nil || !strings.Contains(err.Error(), "5001 repos") {
 		t.Errorf("%v", err)
 	}
 	n = mostListed

@@ -67,7 +67,7 @@ func (l *lister) bound(list *listing, host string) error {
 // is active is always checked with the host in its document.
 func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *listing, repos []listed) error {
 	var b batch.Batch
-	var dids []string
+	var doubtful map[bool][]string // by whether the account is known
 	var believed map[string]func() // what follows from an entry, if the repo is on the host
 	trusted := l.o.TrustHosts || job.named || host == l.o.Relay
 	at := host
@@ -83,7 +83,7 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 	}
 	err := l.o.Store.View(ctx, func(s *graph.View) error {
 		b.Reset()
-		dids, believed = dids[:0], map[string]func(){}
+		doubtful, believed = map[bool][]string{}, map[string]func(){}
 		accounts, err := l.o.lookUp(s, repos)
 		if err != nil {
 			return err
@@ -92,11 +92,11 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 			a := &accounts[i]
 			inactive := a.listed.Active != nil && !*a.listed.Active
 			believe := func(then func()) {
-				if trusted {
+				if believed[a.listed.DID] = then; trusted {
 					then()
-					return
+				} else {
+					doubtful[a.known] = append(doubtful[a.known], a.listed.DID)
 				}
-				dids, believed[a.listed.DID] = append(dids, a.listed.DID), then
 			}
 			switch {
 			case host == l.o.Relay && inactive:
@@ -121,12 +121,18 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 	if err != nil {
 		return fmt.Errorf("comparing a page of the list: %w", err)
 	}
-	own, err := l.verify(ctx, list, host, dids)
-	if err != nil {
-		return err
-	}
-	for _, did := range own {
-		believed[did]()
+	for known, dids := range doubtful {
+		counts := list
+		if known { // a host lists accounts that have moved away, too
+			counts = new(listing)
+		}
+		own, err := l.verify(ctx, counts, host, dids)
+		if err != nil {
+			return err
+		}
+		for _, did := range own {
+			believed[did]()
+		}
 	}
 	return l.o.apply(ctx, &b)
 }

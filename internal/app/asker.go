@@ -60,7 +60,7 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 		req.Header.Set(clients.TokenHeader, a.Token)
 	}
 	resp, err := a.Client.Do(req)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return nil, context.Cause(ctx) //nolint:wrapcheck // interrupted
 	}
 	if err != nil {

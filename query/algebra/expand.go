@@ -163,7 +163,7 @@ func (h *hop) foresee(members sets.Set) error {
 	if h.w.Via.Op != language.OpForward || !h.w.Window.All() || members.Len() > manyMembers {
 		return nil
 	}
-	ids := slices.DeleteFunc(IDs(sets.AndNot(members, h.hidden()).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
+	ids := slices.DeleteFunc(IDs(sets.AndNot(members, h.v.hiddenIn(h.w.Via.From)).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
 	edges := uint64(0)
 	err := h.v.View.RecordCounts(h.w.Via.Kind, ids, func(_ int, n uint64) error { edges += n; return h.v.Ended.Err() })
 	if err == nil && edges > lightResults {
@@ -184,7 +184,7 @@ const (
 
 // read expands members until the budget is spent, and returns how many it read.
 func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
-	hidden := h.hidden()
+	hidden := h.v.hiddenIn(h.w.Via.From)
 	visible := func(yield func(uint64) bool) {
 		for member := range order {
 			if !hidden.Has(member) && dict.ID(member) < dict.FirstReserved && !yield(member) {
@@ -204,7 +204,7 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {
-	hidden := h.hidden()
+	hidden := h.v.hiddenIn(h.w.Via.From)
 	for id := range members.All() {
 		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
 			n++
@@ -228,7 +228,7 @@ func (h *hop) sample(members sets.Set) (*Tally, error) {
 	units, all := h.v.HopUnits, h.visible(members)
 	order := members
 	if most := units / memberUnits; all > uint64(most) {
-		order = lowest(members, h.hidden(), most, 0, nil)
+		order = lowest(members, h.v.hiddenIn(h.w.Via.From), most, 0, nil)
 	}
 	if err := h.start(order, units); err != nil {
 		return h.t, err
@@ -256,9 +256,6 @@ func (h *hop) report(read, all uint64) {
 		h.v.samples = append(h.v.samples, "the ranking via "+h.w.Via.Name+" "+strings.Join(what, " and "))
 	}
 }
-
-// hidden returns the members to skip.
-func (h *hop) hidden() sets.Set { return h.v.hiddenIn(h.w.Via.From) }
 
 // spend takes units from the budget before work is done for a member. The first member of a sample is
 // read in any case.

@@ -60,14 +60,14 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	now := time.Now()
 	var after *algebra.MemberRecord
 	if b.cursor != "" {
-		at, id, path, err := open(q, bound)
-		if err != nil {
-			return nil, err
+		at, rkey, err := q.Cursors.Open(bound, b.cursor)
+		if err != nil || len(at) != 2 {
+			return nil, xrpc.ErrCursor
 		}
-		if at != 0 {
-			now = time.UnixMicro(int64(at))
+		if at[0] != 0 {
+			now = time.UnixMicro(int64(at[0]))
 		}
-		after = &algebra.MemberRecord{ID: dict.ID(id), Path: path}
+		after = &algebra.MemberRecord{ID: dict.ID(at[1]), Path: ask.ParsePath(rkey)}
 	}
 	order := algebra.OrderAt(now, b.oldest)
 	compare := func(x, y algebra.MemberRecord) int {

@@ -55,7 +55,10 @@ type parameters func(q *xrpc.Query) (target, collection, path string, err error)
 
 // byNewer reads the parameters of a newer method.
 func byNewer(q *xrpc.Query) (target, collection, path string, err error) {
-	if collection, path, err = sourceOf(q); err == nil && !q.Values.Has("subject") {
+	collection, path, ok := strings.Cut(q.Values.Get("source"), ":")
+	if !ok {
+		err = xrpc.Invalid("parameter source is %q; it must be a collection and a path, as in app.bsky.feed.like:subject.uri", language.Brief(q.Values.Get("source")))
+	} else if !q.Values.Has("subject") {
 		err = missing("subject")
 	}
 	return q.Values.Get("subject"), collection, path, err
@@ -187,46 +190,44 @@ func (b *backlinks) oneOfEach(q *xrpc.Query, v *algebra.Evaluation, set sets.Set
 // handler answers one call.
 type handler = func(context.Context, *xrpc.Query) (any, error)
 
-// records answers a page of records.
-func records(from parameters, name string) handler {
+// answer answers what shown returns of a page. change, which may be nil, changes what is asked.
+func answer(from parameters, change func(*backlinks), shown func(*backlinkPage) any) handler {
 	return func(ctx context.Context, q *xrpc.Query) (any, error) {
 		b, err := backlinksOf(q, from)
 		if err != nil {
 			return nil, err
 		}
+		if change != nil {
+			change(&b)
+		}
 		p, err := b.page(ctx, q)
-		return map[string]any{"total": p.total, name: p.records, "cursor": p.cursor}, err
+		return shown(&p), err
 	}
+}
+
+// records answers a page of records.
+func records(from parameters, name string) handler {
+	return answer(from, nil, func(p *backlinkPage) any {
+		return map[string]any{"total": p.total, name: p.records, "cursor": p.cursor}
+	})
 }
 
 // dids answers a page of authors.
 func dids(from parameters) handler {
-	return func(ctx context.Context, q *xrpc.Query) (any, error) {
-		b, err := backlinksOf(q, from)
-		if err != nil {
-			return nil, err
-		}
-		b.dids = true
-		p, err := b.page(ctx, q)
+	return answer(from, func(b *backlinks) { b.dids = true }, func(p *backlinkPage) any {
 		all := []string{}
 		for _, r := range p.records {
 			all = append(all, r.DID)
 		}
-		return map[string]any{"total": p.total, "linking_dids": all, "cursor": p.cursor}, err
-	}
+		return map[string]any{"total": p.total, "linking_dids": all, "cursor": p.cursor}
+	})
 }
 
 // count counts the records, or their authors.
 func count(from parameters, dids bool) handler {
-	return func(ctx context.Context, q *xrpc.Query) (any, error) {
-		b, err := backlinksOf(q, from)
-		if err != nil {
-			return nil, err
-		}
-		b.limit, b.cursor, b.dids = 0, "", dids
-		p, err := b.page(ctx, q)
-		return map[string]any{"total": p.total}, err
-	}
+	return answer(from, func(b *backlinks) { b.limit, b.cursor, b.dids = 0, "", dids }, func(p *backlinkPage) any {
+		return map[string]any{"total": p.total}
+	})
 }
 
 // linkCount is the number of records that name a target at a path, and of their authors.
