@@ -77,12 +77,11 @@ func (c *Consumer) readRelay(ctx context.Context) error {
 		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsBusy() {
 			wait = max(wait, a.After)
 		}
-		args := []any{"error", err, "retry_in", wait.Round(time.Millisecond).String()}
-		if c.o.StopOnError { // a replay answers no queries
-			c.log.Warn("no connection to the relay", args...)
-		} else {
-			c.log.Warn("no connection to the relay; queries are still answered", args...)
+		what := "no connection to the relay"
+		if !c.o.StopOnError { // a replay answers no queries
+			what += "; queries are still answered"
 		}
+		c.log.Warn(what, "error", err, "retry_in", wait.Round(time.Millisecond).String()) //nolint:sloglint // one of two texts
 		if outward.Wait(ctx, wait) != nil {
 			return nil //nolint:nilerr // that is how a run ends
 		}

@@ -125,13 +125,12 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		return
 	}
 	asked, err := f.askIfHidden(ctx, j)
-	if errors.Is(err, errNotQueued) {
-		f.queue.leave(j)
-		f.queue.done(j)
-		return
-	}
 	if err != nil {
 		f.queue.leave(j)
+		if errors.Is(err, errNotQueued) {
+			f.queue.done(j)
+			return
+		}
 		if why, ok := errors.AsType[*failure](err); ok && why.why == inactive && f.hasMoved(ctx, j) {
 			return
 		}
@@ -240,9 +239,7 @@ func (f *fetcher) hasMoved(ctx context.Context, j *job) bool {
 	_ = f.client.directory.Purge(ctx, indigo.DID(j.did).AtIdentifier()) // the cached document may be from before the move
 	host, err := f.client.resolve(ctx, j.did)
 	switch {
-	case ctx.Err() != nil:
-		return true
-	case failureOf(err).busy:
+	case ctx.Err() != nil || failureOf(err).busy:
 		f.failed(ctx, j, err)
 		return true
 	case err != nil || host == j.host:

@@ -42,8 +42,9 @@ type listing struct {
 	graph.HostBackfill
 
 	pages    int64
-	foreign  int64 // listed repos that are not on the host
-	own      int64 // repos that were unknown, and are on the host
+	took     time.Duration // to send them
+	foreign  int64         // listed repos that are not on the host
+	own      int64         // repos that were unknown, and are on the host
 	rechecks []recheck
 }
 

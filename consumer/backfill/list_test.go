@@ -113,6 +113,8 @@ func TestBoundOfList(t *testing.T) {
 		{"as long as allowed", mostListedByHost, listing{pages: 2000, own: 2_000_000}, ""},
 		{"longer", mostListedByHost + 1, listing{pages: 2001, own: 2_000_001}, "more than"},
 		{"many small pages", fewPages * leastPerPage, listing{pages: fewPages + 1}, "pages"},
+		{"an hour for a page", 30_000, listing{took: time.Hour + time.Minute}, "in 1h1m"},
+		{"an hour for many pages", 40_000, listing{took: time.Hour + time.Minute}, ""},
 		{"a few empty pages", 0, listing{pages: fewPages}, ""},
 		{"many pages, full enough", (fewPages + 1) * leastPerPage, listing{pages: fewPages + 1}, ""},
 	} {

@@ -22,7 +22,9 @@ func (l *lister) readList(ctx context.Context, job *listJob, host string, list *
 		if err := l.queue.awaitRoom(ctx, host); err != nil {
 			return err
 		}
+		began := time.Now()
 		page, err := l.client.page(ctx, host, cursor)
+		took := time.Since(began)
 		if err != nil {
 			return err
 		}
@@ -38,6 +40,7 @@ func (l *lister) readList(ctx context.Context, job *listJob, host string, list *
 		list.Cursor = cursor
 		list.Listed += int64(len(page.Repos))
 		list.pages++
+		list.took += took
 		l.mu.Unlock()
 		if err := l.bound(list, host); err != nil {
 			return err
@@ -55,8 +58,8 @@ func (l *lister) bound(list *listing, host string) error {
 		return fmt.Errorf("the list has %d foreign repos and %d of this host; not reading on", list.foreign, list.own)
 	case list.Listed > mostListedByHost:
 		return fmt.Errorf("the list has more than %d repos", mostListedByHost)
-	case list.pages > fewPages && list.Listed < list.pages*leastPerPage:
-		return fmt.Errorf("the list has only %d repos on %d pages; not reading on", list.Listed, list.pages)
+	case list.pages > fewPages && list.Listed < list.pages*leastPerPage, list.took > time.Hour && list.Listed < 10*int64(list.took.Seconds()):
+		return fmt.Errorf("the host sent only %d repos on %d pages in %v; not reading on", list.Listed, list.pages, list.took.Round(time.Minute))
 	}
 	return nil
 }
