@@ -256,7 +256,7 @@ const csv = async () => {
 }
 
 // An account, a post, and the queries about them.
-const cards = async () => (await page.textContent('#out .cards')).replaceAll(', may be incomplete', '');
+const cards = async () => (await page.textContent('#out .cards')).replaceAll('at least ', '');
 const card = async (name, n) => {
   for (let i = 0; i < 100 && !(await page.$('#out .cards') && (await cards()).includes(name + n)); i++) await page.waitForTimeout(50);
   return (await cards()).includes(name + n);
@@ -274,7 +274,7 @@ expect(kinds.filter(k => k.forward).every(k => shownSets.includes(k.forward) && 
 await page.screenshot({path: shots + '/account-light.png'});
 // A card is a link exactly if there is something to open.
 const open = await page.$$eval('#out .cards li', list => list.map(li => [li.querySelector('b').textContent, li.querySelector('small').textContent, Boolean(li.querySelector('a[href]'))]));
-expect(open.every(([, n, link]) => link === !['0', 'unknown'].includes(n.replace(', may be incomplete', ''))), 'counts above 0 are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
+expect(open.every(([, n, link]) => link === !['0', 'unknown'].includes(n.replace('at least ', ''))), 'counts above 0 are links: ' + open.filter(o => !o[2]).map(o => o[0] + ' ' + o[1]));
 expect(open.some(o => !o[2]) && open.some(o => o[2]), 'there are both');
 expect(await page.$$eval('#tiles a, #kinds a', list => list.length) === 0, 'the figures of the index are not links');
 for (const name of ['Blocks', 'Blockers', 'Mutual follows', 'Posts it liked this week', 'Posts liked by accounts it follows', 'Similar accounts', 'New followers this week', 'Followers']) {
