@@ -19,7 +19,7 @@ import (
 
 // Options say how a Store works. The zero value is usable.
 type Options struct {
-	// Intern are the options of the dictionary.
+	// Intern are the options of the dictionary. Its Settings are for a new store: an existing one has its own.
 	Intern intern.Options
 	// StateCache bounds the bytes of the accounts' states in memory. 0 means 16 MiB.
 	StateCache int64

@@ -158,7 +158,7 @@ func TestMalformedErasure(t *testing.T) {
 		}))
 		return st
 	}
-	beside := func() { // what is no event of the stream, alone in its lane
+	beside := func() { // what the stream does not bring, alone in its lane
 		t.Helper()
 		from("archive", func(b *batch.Batch) {
 			b.AddArchived(seq, did, dict.AppendTID(nil, 1<<30))

@@ -217,7 +217,7 @@ func (s *Server) errorOf(method string, err error) *xrpc.Error {
 		s.o.Logger.Error("a query met a damaged part of the store", "method", method, "error", err)
 		return xrpc.Errorf(http.StatusInternalServerError, "StoreDamaged", "the answer needs a damaged part of the store; the server's log names it")
 	case errors.Is(err, kv.ErrUnavailable): // the engine logs when that begins and ends
-		return xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the store does not answer, or keeps nothing while its disk is full; try again later")
+		return xrpc.Errorf(http.StatusServiceUnavailable, "StoreUnavailable", "the store does not answer at present; try again later")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kv.ErrTooOld):
 		return xrpc.Errorf(http.StatusGatewayTimeout, "QueryTimeout", "the query took longer than %v", s.o.Timeout)
 	}

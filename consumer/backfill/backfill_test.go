@@ -56,6 +56,7 @@ type world struct {
 	held       atomic.Bool       // a request waits for hold
 	stale      map[string]uint64 // revs that the relay lists once instead of the repos' own
 	hides      map[string]bool   // accounts that the relay says are inactive when it is asked
+	dirDown    bool              // the PLC directory answers nobody
 	unsure     map[string]int    // how often the relay fails when it is asked about an account
 }
 
@@ -106,8 +107,12 @@ func (w *world) document(rw http.ResponseWriter, r *http.Request) {
 	if w.lookedUp != nil {
 		w.lookedUp.Add(1)
 	}
-	a := w.repos[strings.TrimPrefix(r.URL.Path, "/")]
+	a, down := w.repos[strings.TrimPrefix(r.URL.Path, "/")], w.dirDown
 	w.mu.Unlock()
+	if down {
+		rw.WriteHeader(http.StatusInternalServerError)
+		return
+	}
 	if a == nil {
 		http.NotFound(rw, r)
 		return

@@ -194,8 +194,8 @@ var errNotQueued = errors.New("the repo has left the queue")
 
 // askIfHidden asks the host and the relay whether an account is active, if the index hides it: a relay
 // may repair an account's status without an #account. If both say that it is, or say nothing, as servers without
-// getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden. errNotQueued means that there
-// is no cause to fetch the repo any more.
+// getRepoStatus, askIfHidden returns the account's state from before; nil if the account is not hidden. errNotQueued means that the
+// repo no longer has to be fetched.
 func (f *fetcher) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoState, err error) {
 	st, known, row, err := f.o.account(ctx, j.did)
 	if err == nil && row == nil { // the stream has shown that nothing was missed, or the account is gone
@@ -239,7 +239,7 @@ func (f *fetcher) hasMoved(ctx context.Context, j *job) bool {
 	_ = f.client.directory.Purge(ctx, indigo.DID(j.did).AtIdentifier()) // the cached document may be from before the move
 	host, err := f.client.resolve(ctx, j.did)
 	switch {
-	case ctx.Err() != nil || failureOf(err).busy:
+	case err != nil && (ctx.Err() != nil || failureOf(err).busy):
 		f.failed(ctx, j, err)
 		return true
 	case err != nil || host == j.host:

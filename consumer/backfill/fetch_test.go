@@ -165,6 +165,28 @@ func TestBodiesOfHosts(t *testing.T) {
 	}
 }
 
+// While the PLC directory is down, nobody knows whether an account that its host calls inactive has moved: it stays as it was.
+func TestPerhapsMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	a := w.add(1, 3)
+	x := w.index(newStore(), nil)
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, a.did))
+	await(t, "the repo", func() bool { st, row := x.stateOf(t, a.did); return st.Whole() && row == nil })
+	w.mu.Lock()
+	w.dirDown, a.active = true, false
+	w.mu.Unlock()
+	asked := w.hosts[0].requests.Load()
+	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, a.did))
+	await(t, "the host to be asked, and the repo to wait", func() bool {
+		_, row := x.stateOf(t, a.did)
+		return w.hosts[0].requests.Load() > asked && row != nil && row.Failure != ""
+	})
+	if st, row := x.stateOf(t, a.did); st.Has(format.FlagHidden) || row.State != graph.ResyncWaiting {
+		t.Errorf("%+v, queued %+v", st, row)
+	}
+}
+
 // A process refuses the repos of partitions that it does not write instead of forgetting them.
 func TestReposOfOtherWriters(t *testing.T) {
 	store := newStore()

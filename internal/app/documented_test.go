@@ -34,7 +34,7 @@ func TestDocumentedMessages(t *testing.T) {
 	must(t, err)
 	for _, name := range regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(fileText(t, "../../docs/trust.md"), -1) {
 		if !strings.Contains(tests.String(), "func "+name+"(") {
-			t.Errorf("docs/trust.md names %s, and there is no such test", name)
+			t.Errorf("docs/trust.md names %s, a test that does not exist", name)
 		}
 	}
 	message := regexp.MustCompile("`([^`]+)`")
