@@ -13,6 +13,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +71,9 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	if err := fdb.APIVersion(apiVersion); err != nil {
 		return nil, fmt.Errorf("FoundationDB's client library: %w", err)
 	}
+	if err := cacheVersions(); err != nil {
+		return nil, fmt.Errorf("FoundationDB's client library: %w", err)
+	}
 	db, err := fdb.OpenDatabase(o.ClusterFile)
 	if err != nil {
 		return nil, fmt.Errorf("opening the cluster of %s: %w", o.ClusterFile, err)
@@ -86,6 +90,9 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	s.cluster.start()
 	return s, nil
 }
+
+// cacheVersions lets Views share read versions (reader.allow). The library wants to know before it opens a database.
+var cacheVersions = sync.OnceValue(func() error { return fdb.Options().SetDisableClientBypass() })
 
 // ask reads a key, for the monitor. An error other than a timeout or a cancellation
 // is an answer too.

@@ -326,6 +326,8 @@ func (r *reader) allow() (err error) {
 		err = r.tr.Options().SetPriorityBatch()
 	case r.urgent:
 		err = r.tr.Options().SetPrioritySystemImmediate()
+	default:
+		err = r.tr.Options().SetUseGrvCache()
 	}
 	if err != nil {
 		return err
