@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -62,10 +61,10 @@ func askFlags(a *app.Asker) []cli.Flag {
 	}
 }
 
-// prepareAsker completes an Asker, whose queries may take as long as timeout, 0: for ever.
-func prepareAsker(a *app.Asker, timeout time.Duration) {
+// prepareAsker completes an Asker.
+func prepareAsker(a *app.Asker) {
 	if !strings.Contains(a.Server, "://") {
 		a.Server = "http://" + a.Server
 	}
-	a.UserAgent, a.Client = command.UserAgent(), &http.Client{Timeout: timeout}
+	a.UserAgent, a.Client = command.UserAgent(), new(http.Client)
 }

@@ -58,7 +58,7 @@ func mcpCommand(e *command.Environment) *cli.Command {
 		Flags: append(askFlags(&asker),
 			&cli.StringFlag{Name: "listen", Usage: "serve http://ADDRESS/mcp instead, such as 127.0.0.1:3212 (streamable HTTP). Clients send tokens of their own", Destination: &listen}),
 		Action: func(ctx context.Context, _ *cli.Command) error {
-			prepareAsker(&asker, time.Minute)
+			prepareAsker(&asker)
 			ended := make(chan error, 1)
 			if listen == "" {
 				go func() { ended <- mcpStream(ctx, asker, os.Stdin, e.Data) }()

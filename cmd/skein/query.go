@@ -50,7 +50,7 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if limit < 0 {
 				return command.UsageError("--limit %d is negative", limit)
 			}
-			prepareAsker(&asker, time.Minute)
+			prepareAsker(&asker)
 			expr := c.Args().First()
 			q := questionOf(expr, limit)
 			if q.count = count; count && q.method == "rank" {

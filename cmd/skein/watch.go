@@ -35,7 +35,7 @@ func watchCommand(e *command.Environment) *cli.Command {
 			if format != "auto" && format != "text" && format != "jsonl" {
 				return command.UsageError("--format %q: expected text, jsonl or auto", format)
 			}
-			prepareAsker(&a, 0)
+			prepareAsker(&a)
 			text := format == "text" || format == "auto" && e.OnTerminal()
 			said, due := "", time.Time{}
 			w := app.LastingWatch{

@@ -32,8 +32,10 @@ type AnswerError struct {
 // Error implements error.
 func (e *AnswerError) Error() string { return e.What }
 
-// Ask decodes the answer of a method into v.
+// Ask decodes the answer of a method, which may take a minute, into v.
 func (a *Asker) Ask(ctx context.Context, method string, params url.Values, v any) (err error) {
+	ctx, end := context.WithTimeout(ctx, time.Minute)
+	defer end()
 	resp, err := a.open(ctx, method, params)
 	if err != nil {
 		return err

@@ -116,9 +116,9 @@ func (w *LastingWatch) follow(ctx context.Context) error {
 	if err := w.tell(ctx); err != nil {
 		return err
 	}
-	connection, end := context.WithCancel(ctx)
-	defer end()
-	silent := time.AfterFunc(silentMost, end)
+	connection, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	silent := time.AfterFunc(silentMost, func() { end(fmt.Errorf("no data from %s for %v", w.Server, silentMost)) })
 	defer silent.Stop()
 	resp, err := w.open(connection, "subscribe", url.Values{"set": {w.Set}, "cursor": {w.at.Cursor}})
 	if err != nil {

@@ -271,6 +271,24 @@ func TestLastingWatchIsBounded(t *testing.T) {
 	}
 }
 
+// A server that falls silent, in a stream or in an answer, fails a watch, which then tries again.
+func TestLastingWatchDoesNotHang(t *testing.T) {
+	for _, begin := range []string{": ping\n\n", `data: {"cursor":"1"}` + "\n\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &LastingWatch{Failed: func(error, time.Duration) {}, Asker: Asker{Client: &http.Client{Transport: local{http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "subscribe") {
+					_, _ = io.WriteString(rw, begin)
+				}
+				<-r.Context().Done()
+			})}}}}
+			if err := w.follow(t.Context()); err == nil {
+				t.Errorf("after %q: %v", begin, err)
+			}
+			synctest.Wait()
+		})
+	}
+}
+
 func placeOf(t *testing.T, stored []byte) (p place) {
 	if err := json.Unmarshal(stored, &p); err != nil {
 		t.Error(err)
