@@ -120,6 +120,15 @@ await page.waitForSelector('#out .members .more:has-text("followers")');
 const sizes = await page.$$eval('#out .members li', list => list.map(l => parseInt(l.querySelector('.more').textContent.replace(/\D/g, ''))));
 expect(sizes.length > 10 && sizes.every((n, i) => i === 0 || n <= sizes[i - 1]), 'most followers first: ' + sizes.slice(0, 5));
 await states({page, base, shots, expect, until, axe}, [['demo-home', {}, '#out .cards'], ['demo-account', {q: person}], ['demo-circles', {q: examples[0].q}], ['demo-ranking', {q: ranking}, '#out .faces img'], ['demo-set', {q: `followers(${person})`}, '.times .plot']]);
+// A card says that its count may lack members.
+await page.route('**/xrpc/blue.skein.graph.query?**count=true', async route => {
+  const response = await route.fetch();
+  await route.fulfill({response, json: {...await response.json(), incomplete: true, reason: 'the index is young'}});
+});
+await page.goto(base + '/');
+await until(() => /\d accounts?, may be incomplete · \d/.test(document.querySelector('#out .cards')?.textContent));
+expect(true, 'an incomplete count: ' + await page.textContent('#out .cards small'));
+await page.unroute('**/xrpc/blue.skein.graph.query?**count=true');
 // On a network that is not public, handles come from the server, and nothing leads to bsky.app.
 await page.route('**/page/config.json', async route => {
   const response = await route.fetch();

@@ -18,14 +18,14 @@ function actions({method, params, total, panels = {}, watch, most = 1000}) {
     below.append(content);
   };
   const take = (name, what) => bar.append(action(name, async () => {
-    const all = [...bar.querySelectorAll('.take')], signal = pending.signal;
-    all.forEach(b => { b.disabled = true; });
+    const {signal} = pending, busy = on => bar.querySelectorAll('.take').forEach(b => { b.disabled = on; });
+    busy(true);
     try {
       note.textContent = await what(everything(method, params, most, n => { note.textContent = `${number(n)}${total ? ' of ' + number(total) : ''}…`; }, signal));
     } catch (e) {
       if (!aborted(e)) note.textContent = 'Failed: ' + sentence(plain(e.message));
     }
-    all.forEach(b => { b.disabled = false; });
+    busy(false);
   }, {class: 'plain take'}));
   for (const name in panels) panel(name, panels[name]);
   if (watch && latest.state !== 'off') below.append(changes(watch, bar, note)); // only an indexing server sees changes
@@ -42,15 +42,18 @@ const sentence = text => text.replace(/\.?$/, '.');
 // mostTaken limits what a page copies or saves. skein query prints more.
 const mostTaken = 100_000;
 
-// everything fetches all pages, of each members.
+// everything fetches all pages, of each members, and the first reasons why they may lack some or are a sample.
 async function everything(method, params, each, progress, signal) {
   const rows = [];
+  let reason, sample;
   for (let cursor = ''; ;) {
     const {answer} = await ask(method, {...params, ...config.handles && method.startsWith('blue.') && {names: 'true'}, limit: String(each), ...cursor && {cursor}}, signal);
-    const items = answer.items || (answer.feed ? answer.feed.map(i => ({member: i.post})) : answer.members.map(m => ({member: m})));
+    const items = answer.items || answer.feed?.map(i => ({member: i.post})) || answer.members.map(m => ({member: m}));
+    reason ||= answer.reason;
+    sample ||= answer.sample;
     rows.push(...items.map(({member, ...more}) => ({member, ...answer.handles && {handle: answer.handles[ownerOf(member)] || ''}, ...more})));
     cursor = answer.cursor || '';
-    if (!cursor || rows.length >= mostTaken) return {rows: await named(rows, signal), more: Boolean(cursor)};
+    if (!cursor || rows.length >= mostTaken) return {rows: await named(rows, signal), more: cursor, reason, sample};
     progress(rows.length);
   }
 }
@@ -65,19 +68,19 @@ async function named(rows, signal) {
   });
 }
 
-const taken = ({rows, more}) => (more ? 'only the first ' : '') + counted(rows.length, 'line') + (more ? '. For all: “skein query” in a shell' : '');
+const taken = ({rows, more, reason, sample}) => sentence([(more ? 'only the first ' : '') + counted(rows.length, 'line'), more && 'For all: “skein query” in a shell', reason && 'May be incomplete: ' + reason, sample && 'From a sample: ' + sample].filter(Boolean).join('. '));
 
-// cell quotes a value for CSV, so that a line break in it begins no line.
-const cell = v => /[",\n\r]/.test(v) ? '"' + v.replaceAll('"', '""') + '"' : v;
-
-// safe keeps a spreadsheet from computing a value.
-const safe = v => cell(v.replace(/^[=+\-@\t\r]/, "'$&"));
+// safe quotes a value for CSV, so that a line break in it begins no line, and keeps a spreadsheet from computing it.
+function safe(v) {
+  v = v.replace(/^[=+\-@\t\r]/, "'$&");
+  return /[",\n\r]/.test(v) ? '"' + v.replaceAll('"', '""') + '"' : v;
+}
 
 // copyAll starts to copy before it has the answer: a page may copy only soon after a click.
 async function copyAll(asking) {
-  const text = asking.then(({rows}) => new Blob([rows.map(r => [r.member, r.handle, r.name].filter(v => v !== undefined).map(v => cell(v.replaceAll('\t', ' '))).join('\t') + '\n').join('')], {type: 'text/plain'}));
+  const text = asking.then(({rows}) => new Blob([rows.map(r => [r.member, r.handle, r.name].filter(v => v !== undefined).map(v => safe(v).replaceAll('\t', ' ')).join('\t') + '\n').join('')], {type: 'text/plain'}));
   await Promise.all([asking, navigator.clipboard.write([new ClipboardItem({'text/plain': text})])]);
-  return 'Copied ' + sentence(taken(await asking));
+  return 'Copied ' + taken(await asking);
 }
 
 // save saves a text as a file, which is named after a query.
@@ -88,9 +91,9 @@ function save(q, ending, type, text) {
 }
 
 async function saveCSV(asking, params) {
-  const {rows} = await asking, names = Object.keys(Object.assign({}, ...rows.length ? rows : [{member: 0}]));
+  const {rows} = await asking, names = [...new Set(['member', ...rows.flatMap(Object.keys)])];
   save(Object.values(params).find(v => /\W/.test(v)), '.csv', 'text/csv', [names, ...rows.map(r => names.map(n => safe(String(r[n] ?? ''))))].map(r => r.join(',') + '\r\n').join(''));
-  return 'Saved ' + sentence(taken(await asking));
+  return 'Saved ' + taken(await asking);
 }
 
 function curlLine(method, params) {
@@ -144,7 +147,7 @@ function changes(q, bar, note) {
   const list = el('ol', {class: 'members', role: 'log', 'aria-label': 'Changes', hidden: true});
   let cursor = '', wait = 500, begun = false, added = 0, removed = 0, asked = 0;
   const stop = text => {
-    if (watching) watching.close();
+    watching?.close();
     watching = null;
     button.textContent = 'Watch';
     note.textContent = text;
@@ -181,9 +184,9 @@ function changes(q, bar, note) {
     w.onclose = async () => {
       if (!begun) { // if it was refused, a plain request returns the reason
         const response = await fetch('/xrpc/blue.skein.graph.subscribe?' + new URLSearchParams({set: q})).catch(() => null);
-        if (watching !== mine) return response && response.body && response.body.cancel();
+        if (watching !== mine) return response?.body?.cancel();
         if (response && !response.ok) return stop('Cannot watch this: ' + sentence(plain((await response.json().catch(() => ({}))).message)));
-        if (response && response.body) response.body.cancel();
+        response?.body?.cancel();
       }
       note.textContent = 'Connection lost; reconnecting…';
       setTimeout(() => { if (watching === mine) connect(); }, wait);

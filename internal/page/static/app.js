@@ -28,7 +28,9 @@ const stored = name => ({
 });
 
 const number = new Intl.NumberFormat().format;
-const counted = (n, one, many) => number(n) + ' ' + (n === 1 ? one : many || one + 's');
+const counted = (n, one) => number(n) + ' ' + one + (n === 1 ? '' : 's');
+// countText says how many members a set has.
+const countText = ({total, type, incomplete}) => counted(total, type === 'did' ? 'account' : 'record') + (incomplete ? ', may be incomplete' : '');
 
 // Refused is an error answer.
 class Refused extends Error {
@@ -50,7 +52,7 @@ async function ask(method, params, signal) {
     throw response ? new Refused('BadAnswer', 'the server’s answer cannot be read') : new Refused('Unreachable', 'the server does not answer');
   }
   if (!response.ok) throw new Refused(answer.error, answer.message);
-  const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing') || '');
+  const timing = /dur=([\d.]+)/.exec(response.headers.get('Server-Timing'));
   const ms = timing ? Number(timing[1]) : performance.now() - began;
   return {answer, took: ms.toFixed(ms < 10 ? 1 : 0) + ' ms', asOf: response.headers.get('Skein-As-Of')};
 }
@@ -97,8 +99,8 @@ let pending = null, watching = null; // the query in flight, and the set being w
 let shown = null; // the state that is shown
 
 async function show() {
-  if (pending) pending.abort();
-  if (watching) watching.close();
+  pending?.abort();
+  watching?.close();
   watching = null;
   const asking = pending = new AbortController(), signal = asking.signal;
   const p = new URLSearchParams(location.search);
@@ -116,7 +118,7 @@ async function show() {
     if (status) return out.replaceChildren();
     if (overlap !== null) return showOverlap(out, overlap, signal);
     if (!asked) return welcome(out, signal);
-    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor ? {cursor} : {}, page: Number(p.get('page') || 1), order: p.get('order')};
+    const s = subjectOf(q), rank = rankOf(q), cursor = p.get('cursor'), paged = {cursor: cursor && {cursor}, page: Number(p.get('page') || 1), order: p.get('order')};
     if (feed) await showFeed(out, feed, p.get('viewer'), paged, signal);
     else if (rank) await showRank(out, q, rank, paged, signal);
     else if (s) await showSubject(out, s, signal);
@@ -147,8 +149,7 @@ async function visit(to) {
 
 // atAnswer moves the focus to the answer, so that a screen reader continues there.
 function atAnswer() {
-  const heading = $('out').querySelector('h2');
-  if (heading) heading.focus({preventScroll: true});
+  $('out').querySelector('h2')?.focus({preventScroll: true});
 }
 
 let latest = {}; // the state of the index, from live.js
@@ -170,7 +171,7 @@ function welcome(out, signal) {
       if (!notes[i].textContent) return;
       try {
         const {answer, took} = await countOf(e.q, signal);
-        notes[i].textContent = counted(answer.total, answer.type === 'did' ? 'account' : 'record') + ' · ' + took;
+        notes[i].textContent = countText(answer) + ' · ' + took;
       } catch { notes[i].textContent = ''; }
     });
   };
@@ -307,9 +308,9 @@ function outside(member) {
   return 'https://bsky.app/profile/' + m[1] + (kind ? '/' + kind + '/' + m[3] : '');
 }
 
-// setCards returns a card for each set of an account, a post or a list.
 // titles are those of sets of posts whose names say little.
 const titles = {repliedTo: 'Posts it answers', quoted: 'What it quotes', mentions: 'Accounts it mentions', mentioners: 'Accounts that mention it', tags: 'Tags it uses'};
+// setCards returns a card for each set of an account, a post or a list.
 const setCards = (kind, x) => config.sets.filter(s => s.of === kind || kind === 'post' && s.of === 'record').map(s => [s.title || titles[s.name] || s.name[0].toUpperCase() + s.name.slice(1), `${s.name}(${x})`, '', s.meaning]);
 
 // showSubject shows an account, a post or a list, with queries about it.

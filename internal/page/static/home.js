@@ -17,7 +17,7 @@ function you(signal) {
     ['What those you follow like today', rankText({of: `follows(${x})`, via: 'likes', since: '24h', except: `likes(${x})`})], ['Accounts like yours', alike(x)], ['Your new followers this week', `followers(${x}, since=7d)`]];
   cards.forEach(([, q], i) => {
     notes[i] = el('small');
-    if (/^[mef]/.test(q)) countOf(q, signal).then(({answer}) => { notes[i].textContent = counted(answer.total, 'account') + (answer.incomplete ? ', may be incomplete' : ''); }, () => { /* its page shows the error */ });
+    if (/^[mef]/.test(q)) countOf(q, signal).then(({answer}) => { notes[i].textContent = countText(answer); }, () => { /* its page shows the error */ });
   });
   return el('section', {}, el('h3', {class: 'tag head', 'data-member': x}, el('span', {class: 'who'}, el('span', {class: 'it'}, x)), action('Not you?', () => {
     me.set('');

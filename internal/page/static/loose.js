@@ -28,7 +28,7 @@ const unread = new Error('not understood');
 const no = () => { throw unread; };
 
 // setNamed returns the set that a word names, perhaps misspelled.
-const setNamed = (word, guess) => (config.sets.find(s => s.name.toLowerCase() === word.toLowerCase()) || {}).name || guess && nearest(word.toLowerCase(), config.sets.map(s => s.name));
+const setNamed = (word, guess) => config.sets.find(s => s.name.toLowerCase() === word.toLowerCase())?.name || guess && nearest(word.toLowerCase(), config.sets.map(s => s.name));
 
 // verbs returns the sets of each verb: of those who do it to a subject, and of what a subject does it to.
 function verbs() {
