@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed" // of the tools and the language
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -158,21 +159,23 @@ type mcpRequest struct {
 
 // mcpAnswer answers a message, with nil if it is not a request.
 func mcpAnswer(ctx context.Context, asker app.Asker, message []byte) []byte {
-	answer := struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  any             `json:"result,omitempty"`
-		Error   *mcpError       `json:"error,omitempty"`
-	}{Version: "2.0", ID: json.RawMessage("null")}
 	var q mcpRequest
 	d := json.NewDecoder(bytes.NewReader(message))
 	d.UseNumber() // to send a number as it was written
-	if err := d.Decode(&q); err != nil {
+	err := d.Decode(&q)
+	answer := struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"` // nil: null
+		Result  any             `json:"result,omitempty"`
+		Error   *mcpError       `json:"error,omitempty"`
+	}{Version: "2.0", ID: q.ID}
+	if mistyped, is := errors.AsType[*json.UnmarshalTypeError](err); is && (q.ID != nil || q.Method == "") { // the rest was read
+		answer.Error = &mcpError{-32602, fmt.Sprintf("%s must not be of type %s", cmp.Or(strings.ToLower(mistyped.Field), "a message"), mistyped.Value)}
+	} else if err != nil && !is {
 		answer.Error = &mcpError{-32700, "not a request of JSON-RPC: " + err.Error()}
 	} else if q.ID == nil || q.Method == "" {
 		return nil
 	} else {
-		answer.ID = q.ID
 		answer.Result, answer.Error = q.result(ctx, asker)
 	}
 	b, err := json.Marshal(answer)
