@@ -120,11 +120,13 @@ class AsyncSkein(methods.AsyncMethods):
 
     async def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         asked = core.request(self.base, self.headers, nsid, params)
+        before: Optional[core.SkeinError] = None
         for attempt in itertools.count():
             try:
                 return await self._once(asked)
             except core.SkeinError as error:
-                await asyncio.sleep(core.wait(error, attempt, self.retries))
+                await asyncio.sleep(core.wait(error, attempt, self.retries, before))
+                before = error
 
     @property
     def pages(self) -> methods.AsyncPagedMethods:
@@ -143,11 +145,14 @@ class AsyncSkein(methods.AsyncMethods):
         """Iterates over all members of a set that come from one set, with their records, newest first."""
         return self.pages.list(set_, order="newest")
 
-    async def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[methods.SubscribeChange]:
+    def subscribe(self, set_: str, cursor: Optional[str] = None, on_retry: Optional[core.OnRetry] = None) -> AsyncIterator[methods.SubscribeChange]:
         """Streams the members that enter and leave a set, from now on or after a cursor. It
         reconnects when the connection breaks, and misses nothing: if the server does not know
         what changed meanwhile, a change has reset."""
-        changes = core.Changes(self.base, set_, cursor, on_retry)
+        return self._changes(core.Changes(self.base, set_, cursor, on_retry))
+
+    async def _changes(self, changes: core.Changes, prepare: Optional[Callable[[methods.SubscribeChange], Awaitable[None]]] = None) -> AsyncIterator[methods.SubscribeChange]:
+        """Yields changes. If prepare fails with a change, it comes again."""
         while True:
             asked = core.request(self.base, self.headers, core.SUBSCRIBE, changes.begin())
             broke = changes.ended()
@@ -158,6 +163,8 @@ class AsyncSkein(methods.AsyncMethods):
                     changes.check(response.status_code, response.headers.get("Content-Type", ""))
                     async for data in response.aiter_bytes():
                         for change in changes.read(data):
+                            if prepare:
+                                await prepare(change)
                             yield change
             except core.SkeinError as error:
                 broke = error
@@ -172,11 +179,13 @@ class AsyncSkein(methods.AsyncMethods):
         place = core.Place(set_, state)
         for told in place.tell():
             yield told
-        async for change in self.subscribe(set_, place.cursor, on_retry):
-            now = None
+
+        async def compare(change: methods.SubscribeChange) -> None:
             if place.compares(change):
                 place.check((await self.count(set_)).total)
-                now = {member async for member in self.members(set_)}
-            place.take(change, now)
+                place.now = {member async for member in self.members(set_)}
+
+        async for change in self._changes(core.Changes(self.base, set_, place.cursor, on_retry), compare):
+            place.take(change)
             for told in place.tell():
                 yield told

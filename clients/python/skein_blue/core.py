@@ -170,8 +170,10 @@ def _seconds(after: Optional[str]) -> Optional[float]:
         return None
 
 
-def wait(error: SkeinError, attempt: int, retries: int) -> float:
+def wait(error: SkeinError, attempt: int, retries: int, before: Optional[SkeinError]) -> float:
     """Returns the seconds to wait before a call is repeated. Raises its error if that would not help."""
+    if before and error.name == "JwtReplayed":  # the first attempt used a token for one request
+        raise before from None
     after = error.retry_after or 0
     if attempt >= retries or not error._again or after > LONGEST_RETRY_AFTER:
         raise error
@@ -253,14 +255,16 @@ class Changes:
             raise SkeinError("InvalidResponse", f"{self.base}: the answer is not a stream of events", status)
 
     def read(self, data: bytes) -> Iterator[methods.SubscribeChange]:
-        """Reads bytes of the stream, and yields the changes that they complete."""
+        """Reads bytes of the stream, and yields the changes that they complete. If the receiver fails, a change comes again."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             text = line.decode()
             if text.startswith("event: "):
                 self._event = text[len("event: "):]
             elif text.startswith("data: "):
-                yield self._change(text[len("data: "):])
+                change = self._change(text[len("data: "):])
+                yield change
+                self.cursor, self._wait = change["cursor"], FIRST_WAIT
 
     def _change(self, data: str) -> methods.SubscribeChange:
         try:
@@ -272,7 +276,6 @@ class Changes:
         if not isinstance(event, dict) or not isinstance(event.get("cursor"), str):
             raise SkeinError("InvalidResponse", f"{self.base}: an event is not a change with a cursor", 200)
         change: methods.SubscribeChange = event  # type: ignore[assignment]
-        self.cursor, self._wait = change["cursor"], FIRST_WAIT
         return change
 
     def ended(self) -> SkeinError:
@@ -311,6 +314,8 @@ class Place:
         self.cursor: Optional[str] = None
         self.told: Set[str] = set()
         self.pending: Deque[WatchChange] = deque()
+        #: The members, if they must be compared.
+        self.now: Optional[Set[str]] = None
         try:
             with open(self._path, encoding="utf-8") as file:
                 stored = json.load(file)
@@ -332,6 +337,7 @@ class Place:
 
     def compares(self, change: methods.SubscribeChange) -> bool:
         """Reports whether the members must be compared, because the server does not know what has changed."""
+        self.now = None
         return "reset" in change or self.cursor is None
 
     def check(self, total: int) -> None:
@@ -339,11 +345,11 @@ class Place:
         if total > MOST_WATCHED:
             raise ValueError(f"the set has {total} members, and a watch that lasts keeps at most {MOST_WATCHED}")
 
-    def take(self, change: methods.SubscribeChange, now: Optional[Set[str]]) -> None:
-        """Adds what has changed to pending. now has the members, if they must be compared."""
+    def take(self, change: methods.SubscribeChange) -> None:
+        """Adds what has changed to pending."""
         entered, left = set(change.get("entered", [])), set(change.get("left", []))
-        if now is not None:
-            entered, left = now, self.told - now
+        if self.now is not None:
+            entered, left = self.now, self.told - self.now
         entered, left = entered - self.told, left & self.told
         self.told = (self.told - left) | entered
         if self.cursor is not None:

@@ -169,11 +169,13 @@ class Skein(methods.Methods):
 
     def _call(self, nsid: str, params: Dict[str, Any]) -> Any:
         asked = core.request(self.base, self.headers, nsid, params)
+        before: Optional[core.SkeinError] = None
         for attempt in itertools.count():
             try:
                 return self._once(asked)
             except core.SkeinError as error:
-                time.sleep(core.wait(error, attempt, self.retries))
+                time.sleep(core.wait(error, attempt, self.retries, before))
+                before = error
 
     @property
     def pages(self) -> methods.PagedMethods:
@@ -196,7 +198,10 @@ class Skein(methods.Methods):
         """Streams the members that enter and leave a set, from now on or after a cursor. It
         reconnects when the connection breaks, and misses nothing: if the server does not know
         what changed meanwhile, a change has reset."""
-        changes = core.Changes(self.base, set_, cursor, on_retry)
+        return self._changes(core.Changes(self.base, set_, cursor, on_retry), lambda change: None)
+
+    def _changes(self, changes: core.Changes, prepare: Callable[[methods.SubscribeChange], None]) -> Iterator[methods.SubscribeChange]:
+        """Yields changes. If prepare fails with a change, it comes again."""
         while True:
             asked = core.request(self.base, self.headers, core.SUBSCRIBE, changes.begin())
             broke = changes.ended()
@@ -204,7 +209,9 @@ class Skein(methods.Methods):
                 with self._open(asked, core.SILENCE) as stream:
                     changes.check(stream.status, stream.headers.get("Content-Type", ""))
                     for line in stream:
-                        yield from changes.read(line)
+                        for change in changes.read(line):
+                            prepare(change)
+                            yield change
             except core.SkeinError as error:
                 broke = error
             except BROKEN as error:
@@ -217,10 +224,12 @@ class Skein(methods.Methods):
         comes again."""
         place = core.Place(set_, state)
         yield from place.tell()
-        for change in self.subscribe(set_, place.cursor, on_retry):
-            now = None
+
+        def compare(change: methods.SubscribeChange) -> None:
             if place.compares(change):
                 place.check(self.count(set_).total)
-                now = set(self.members(set_))
-            place.take(change, now)
+                place.now = set(self.members(set_))
+
+        for change in self._changes(core.Changes(self.base, set_, place.cursor, on_retry), compare):
+            place.take(change)
             yield from place.tell()

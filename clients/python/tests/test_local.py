@@ -7,7 +7,9 @@ import http.server
 import inspect
 import itertools
 import json
+import os
 import socket
+import tempfile
 import threading
 import time
 import unittest
@@ -292,6 +294,30 @@ class Strangers(Case):
         changes = core.Changes(self.base, "x", None, None)
         self.assertEqual([changes.retry(SkeinError("Busy", "", 503, after)) for after in (7, None)], [7, 0.002])
 
+    def test_watch_compares_again(self) -> None:
+        """A watch whose comparison fails reconnects with the cursor before."""
+
+        def answer(handler: Handler, params: Dict[str, List[str]]) -> None:
+            if "subscribe" not in handler.path:
+                status, *members = script.pop(0)
+                return handler.json(status, {"type": "did", "total": len(members), "members": members})
+            cursors.append(params.get("cursor", [""])[0])
+            gap = b'data: {"cursor":"2","reset":"gap"}\n\n'
+            return handler.send(200, gap if cursors[-1] else b'data: {"cursor":"1"}\n\n' + gap, -2, Content_Type="text/event-stream")
+
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for skein in self.each(self.serve(answer), retries=0):
+            state = os.path.join(folder.name, type(skein).__name__)
+            script: List[Any] = [(500,), (200, "a"), (503,), (200, "a"), (200, "a"), (200, "b"), (502,), (200, "b"), (200, "b")]
+            cursors: List[str] = []
+            retried: List[int] = []
+            told = skein.watch("x", state, on_retry=lambda error, wait: retried.append(error.status))
+            self.assertEqual([next(told), next(told)], [core.WatchChange("left", "a"), core.WatchChange("entered", "b")])
+            self.assertEqual((cursors, retried, script), (["", "", "", "1"], [500, 503, 502], []))
+            script.append((200, *["c"] * 50_001))
+            self.assertRaises(ValueError, lambda: next(skein.watch("x", state + "2")))
+
     def test_subscribe_ends(self) -> None:
         for skein in self.each(self.base):
             self.assertEqual(self.refused(lambda: next(skein.subscribe("none"))).status, 501)
@@ -338,6 +364,8 @@ class Again(Case):
                 handler.send(200, b'{"total":', 100)
             elif step == "html":
                 handler.send(200, b"<html>")
+            elif step == "used":
+                handler.json(401, {"error": "JwtReplayed"})
             elif step == "last":
                 handler.json(200, {"total": 1})
                 handler.close_connection = True  # without saying so
@@ -351,8 +379,8 @@ class Again(Case):
         self.base = self.serve(answer)
         wait = core.wait
 
-        def noted(error: SkeinError, attempt: int, retries: int) -> float:
-            self.waits.append(wait(error, attempt, retries))
+        def noted(*args: Any) -> float:
+            self.waits.append(wait(*args))
             return 0
 
         patched = unittest.mock.patch.object(core, "wait", noted)
@@ -386,6 +414,8 @@ class Again(Case):
             ([(400, "1")], 1, "HTTPError", 1),
             ([504], 1, "HTTPError", None),
             (["html"], 1, "InvalidResponse", None),
+            (["used"], 1, "JwtReplayed", None),
+            ([(503, "1"), "used"], 2, "HTTPError", 1),  # a token for one request
         ):
             for skein in self.each(self.base):
                 self.begin(*script)

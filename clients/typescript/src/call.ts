@@ -85,10 +85,13 @@ export function caller(base: string, options: Options): Call {
 
 /** Returns the result of a call, which is repeated while that may help. */
 async function repeated<T>(retries: number, signal: AbortSignal, call: () => Promise<T>): Promise<T> {
+  let before: unknown;
   for (let attempt = 0; ; attempt++) {
     try {
       return await call();
     } catch (error) {
+      if (before && (error as Error).name === 'JwtReplayed') throw before; // the first attempt used a token for one request
+      before = error;
       if (!(error instanceof SkeinError && error.again && attempt < retries)) throw error;
       const {retryAfter = 0} = error;
       if (retryAfter > longestRetryAfter) throw error;
@@ -157,8 +160,7 @@ export async function request(base: string, options: Options, nsid: string, para
     response = await (options.fetch ?? fetch)(`${base}/xrpc/${nsid}${post ? '' : '?' + text}`, post ? {method: 'POST', body: text, headers, signal} : {headers, signal});
   } catch (error) {
     if (signal.aborted) throw error;
-    const cause = (error as Error).cause;
-    throw new SkeinError('Unreachable', `${base}: ${cause ?? (error as Error).message}`, 0, undefined, !/TIMEOUT/.test((cause as {code?: string} | undefined)?.code ?? ''));
+    throw new SkeinError('Unreachable', `${base}: ${(error as Error).cause ?? (error as Error).message}`, 0, undefined, !isTimeout(error));
   }
   if (response.ok) return response;
   if (post && response.status === 405) {
@@ -167,6 +169,11 @@ export async function request(base: string, options: Options, nsid: string, para
   }
   const failure = await response.json().catch(() => null) as {error?: unknown; message?: unknown} | null;
   throw new SkeinError(String(failure?.error ?? 'HTTPError'), String(failure?.message ?? response.statusText), response.status, seconds(response.headers.get('retry-after')));
+}
+
+/** Reports whether Node's fetch waited too long. */
+function isTimeout(error: unknown): boolean {
+  return /TIMED?OUT/.test((error as {cause?: {code?: string}}).cause?.code ?? '');
 }
 
 /** Returns the seconds in a Retry-After, which may be a date. */
@@ -191,7 +198,7 @@ async function read(base: string, response: Response, signal: AbortSignal): Prom
     answer = JSON.parse(await response.text());
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new SkeinError('InvalidResponse', `${base}: ${(error as Error).message}`, response.status, undefined, !(error instanceof SyntaxError));
+    throw new SkeinError('InvalidResponse', `${base}: ${(error as Error).message}`, response.status, undefined, !(error instanceof SyntaxError || isTimeout(error)));
   }
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) throw new SkeinError('InvalidResponse', `${base}: the answer is not a JSON object`, response.status);
   return answer;

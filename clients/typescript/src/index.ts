@@ -82,6 +82,6 @@ export class Skein extends Methods {
    * later run tells what has changed since. A change that you were handling when the program ended comes again.
    */
   watch(params: WatchParams, options: SubscribeOptions = {}): AsyncGenerator<WatchChange, void, undefined> {
-    return watch(this, params, options);
+    return watch(this, (from, prepare) => changes(this.base, this.options, from, options, prepare), params, options);
   }
 }

@@ -11,8 +11,11 @@ export interface SubscribeOptions extends CallOptions {
 /** How long a stream may be silent. A server sends something every 15 seconds. */
 const silence = 45_000;
 
-/** Streams the changes of a set, over as many connections as it takes. */
-export async function* changes(base: string, options: Options, {set, cursor}: SubscribeParams, {signal, onRetry}: SubscribeOptions): AsyncGenerator<SubscribeChange, void, undefined> {
+/**
+ * Streams the changes of a set, over as many connections as it takes. Each is passed to prepare before: if that
+ * fails, the change comes again.
+ */
+export async function* changes(base: string, options: Options, {set, cursor}: SubscribeParams, {signal, onRetry}: SubscribeOptions, prepare?: (change: SubscribeChange) => Promise<void>): AsyncGenerator<SubscribeChange, void, undefined> {
   const ends = linked(options.signal, signal);
   try {
     for (let wait = 500; !ends.signal.aborted; wait = Math.min(2 * wait, 30_000)) {
@@ -21,15 +24,15 @@ export async function* changes(base: string, options: Options, {set, cursor}: Su
       try {
         const response = await request(base, options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, connection.signal);
         for await (const change of events(base, response, connection.abort)) {
+          await prepare?.(change);
           cursor = change.cursor;
           wait = 500;
           yield change;
         }
       } catch (e) {
         if (ends.signal.aborted) return;
-        if (!(e instanceof SkeinError)) error = new SkeinError('Unreachable', `${base}: ${(e as Error).message}`, 0);
-        else if (isFinal(e.status)) throw e;
-        else error = e;
+        if (!(e instanceof SkeinError) || isFinal(e.status)) throw e;
+        error = e;
       } finally {
         connection.release();
         connection.abort();
@@ -54,11 +57,12 @@ async function* events(base: string, response: Response, abort: (reason: unknown
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw new SkeinError('InvalidResponse', `${base}: the answer is not a stream of events`, response.status);
   const decoder = new TextDecoder();
   const reader = response.body!.getReader();
-  const silent = () => abort(new SkeinError('Unreachable', `${base}: no data for ${silence / 1000} s`, 0));
+  const silent = () => abort(new Error(`no data for ${silence / 1000} s`));
+  const broke = (error: Error) => { throw new SkeinError('Unreachable', `${base}: ${error.message}`, 0); };
   try {
     for (let text = ''; ; ) {
       const timer = setTimeout(silent, silence);
-      const {done, value} = await reader.read().finally(() => clearTimeout(timer));
+      const {done, value} = await reader.read().catch(broke).finally(() => clearTimeout(timer));
       if (done) return;
       text += decoder.decode(value, {stream: true});
       const blocks = text.split('\n\n');

@@ -1,5 +1,5 @@
 // Watches that last: a subscription whose place is stored.
-import type {CallOptions} from './call.js';
+import type {Skein} from './index.js';
 import type {SubscribeChange, SubscribeParams} from './methods.js';
 import type {SubscribeOptions} from './subscription.js';
 
@@ -37,15 +37,11 @@ interface Place {
   pending: WatchChange[];
 }
 
-/** What a watch asks of a server. */
-interface Source {
-  count(params: {set: string}, options: CallOptions): Promise<{total: number}>;
-  members(params: {set: string}, options: CallOptions): AsyncIterable<string>;
-  subscribe(params: SubscribeParams, options: SubscribeOptions): AsyncGenerator<SubscribeChange, void, undefined>;
-}
+/** Subscribes, as changes does. */
+type Subscribe = (params: SubscribeParams, prepare: (change: SubscribeChange) => Promise<void>) => AsyncGenerator<SubscribeChange, void, undefined>;
 
 /** Tells each change of a set, over restarts. */
-export async function* watch(server: Source, {set, state}: WatchParams, options: SubscribeOptions): AsyncGenerator<WatchChange, void, undefined> {
+export async function* watch(server: Pick<Skein, 'count' | 'members'>, subscribe: Subscribe, {set, state}: WatchParams, options: SubscribeOptions): AsyncGenerator<WatchChange, void, undefined> {
   const kept = typeof state === 'string' ? inFile(state) : state;
   const stored = await kept.load();
   const place: Place = stored === null ? {set, cursor: '', members: [], pending: []} : JSON.parse(stored);
@@ -62,17 +58,18 @@ export async function* watch(server: Source, {set, state}: WatchParams, options:
     }
   };
   yield* tell();
-  for await (const {cursor, reset, entered = [], left = []} of server.subscribe({set, ...(place.cursor && {cursor: place.cursor})}, options)) {
-    const changes = {entered: new Set(entered), left: new Set(left)};
-    if (reset !== undefined || place.cursor === '') {
-      const {total} = await server.count({set}, options);
-      if (total > maxWatched) throw new RangeError(`the set has ${total} members, and a watch that lasts keeps at most ${maxWatched}`);
-      for await (const member of server.members({set}, options)) changes.entered.add(member);
-      changes.left = new Set([...told].filter(member => !changes.entered.has(member)));
-    }
+  const compare = async (change: SubscribeChange) => {
+    if (change.reset === undefined && place.cursor !== '') return;
+    const {total} = await server.count({set}, options), now = new Set<string>();
+    if (total > maxWatched) throw new RangeError(`the set has ${total} members, and a watch that lasts keeps at most ${maxWatched}`);
+    for await (const member of server.members({set}, options)) now.add(member);
+    change.entered = [...now];
+    change.left = [...told].filter(member => !now.has(member));
+  };
+  for await (const {cursor, entered = [], left = []} of subscribe({set, ...(place.cursor && {cursor: place.cursor})}, compare)) {
     const begins = place.cursor === '';
-    for (const member of changes.left) if (told.delete(member)) place.pending.push({type: 'left', member});
-    for (const member of changes.entered) {
+    for (const member of left) if (told.delete(member)) place.pending.push({type: 'left', member});
+    for (const member of entered) {
       if (!told.has(member) && !begins) place.pending.push({type: 'entered', member});
       told.add(member);
     }

@@ -178,6 +178,7 @@ test('a call is repeated if that may help, over connections that stay open', asy
     if (step === 'drop') request.socket.destroy();
     else if (step === 'cut') response.writeHead(200, {'content-length': '100'}).write('{"total":', () => request.socket.destroy());
     else if (step === 'html') response.end('<html>');
+    else if (step === 'used') json(response, 401, {error: 'JwtReplayed'});
     else response.writeHead(step, after && {'retry-after': after}).end('{"total":1}');
   });
   const begin = (...steps) => { script = steps; asked = 0; waits.splice(0); };
@@ -196,11 +197,15 @@ test('a call is repeated if that may help, over connections that stay open', asy
   for (const [steps, times, name, retryAfter] of [
     [four([503, '1']), 4, 'HTTPError', 1], [four('drop'), 4, 'Unreachable'], [four('cut'), 4, 'InvalidResponse'],
     [[[429, '61']], 1, 'HTTPError', 61], [[[400, '1']], 1, 'HTTPError', 1], [[504], 1, 'HTTPError'], [['html'], 1, 'InvalidResponse'],
+    [['used'], 1, 'JwtReplayed'], [[[503, '1'], 'used'], 2, 'HTTPError', 1], // a token for one request
   ]) {
     begin(...steps);
     await assert.rejects(skein.count({set: 'x'}), error => is(name)(error) && error.retryAfter === retryAfter);
     assert.equal(asked, times, name);
   }
+  const stalls = t.mock.fn(async () => ({ok: true, text: async () => { throw new TypeError('terminated', {cause: {code: 'UND_ERR_BODY_TIMEOUT'}}); }}));
+  await assert.rejects(new Skein(base, {fetch: stalls}).count({set: 'x'}), is('InvalidResponse'));
+  assert.equal(stalls.mock.callCount(), 1);
   begin('drop');
   await assert.rejects(new Skein(base, {retries: 0}).count({set: 'x'}), is('Unreachable', 0));
   const sockets = new Set();
@@ -259,14 +264,29 @@ test('methods with a cursor iterate over their pages', async t => {
 test('a watch keeps its place in a file', async t => {
   const folder = await mkdtemp(join(tmpdir(), 'watch-')), state = join(folder, 'state');
   t.after(() => rm(folder, {recursive: true}));
+  hasten(t);
+  const from = [], fails = [500, 200, 'drop'], retried = []; // of the comparisons
+  let members = ['a'];
   const base = await serve(t, (request, response, params) => {
-    if (!request.url.includes('subscribe')) return json(response, 200, {type: 'did', total: 1, members: ['a']});
-    response.writeHead(200, {'content-type': 'text/event-stream'}).write('data: {"cursor":"1"}\n\ndata: {"cursor":"2","entered":["b"],"left":["a"]}\n\n');
+    if (!request.url.includes('subscribe')) {
+      const status = fails.shift() ?? 200;
+      return status === 'drop' ? request.socket.destroy() : json(response, status, {type: 'did', total: members.length, members});
+    }
+    const cursor = params.get('cursor');
+    from.push(cursor);
+    response.writeHead(200, {'content-type': 'text/event-stream'}).write(cursor ? 'data: {"cursor":"3","reset":"gap"}\n\n' : 'data: {"cursor":"1"}\n\ndata: {"cursor":"2","entered":["b"],"left":["a"]}\n\n');
   });
-  const told = [];
-  for await (const change of new Skein(base).watch({set: 'x', state})) if (told.push(change) === 2) break;
+  const skein = new Skein(base, {retries: 0}), onRetry = error => retried.push(error.status), told = [];
+  for await (const change of skein.watch({set: 'x', state}, {onRetry})) if (told.push(change) === 2) break;
   assert.deepEqual(told, [{type: 'left', member: 'a'}, {type: 'entered', member: 'b'}]);
   assert.deepEqual(JSON.parse(await readFile(state, 'utf8')), {set: 'x', cursor: '2', members: ['b'], pending: [{type: 'entered', member: 'b'}]});
+  assert.deepEqual([from.splice(0), retried.splice(0)], [[null, null, null], [500, 0]]);
+  fails.push(200, 503);
+  members = ['c'];
+  for await (const {member} of skein.watch({set: 'x', state}, {onRetry})) if (member === 'c') break;
+  assert.deepEqual([from.splice(0), retried.splice(0)], [['2', '2'], [503]]);
+  members.length = 50_001;
+  await assert.rejects(first(skein.watch({set: 'x', state: join(folder, 'other')}, {onRetry})), RangeError);
 });
 
 test('a subscription reconnects, and ends if that cannot help', async t => {
