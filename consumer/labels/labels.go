@@ -45,7 +45,7 @@ type Identities interface {
 
 // Options configure a Consumer.
 type Options struct {
-	// Labelers are DIDs, or the addresses (https:// or wss://) of labelers' services.
+	// Labelers are DIDs, or the addresses (https:// or wss://) of labelers' services. CheckLabelers has checked them.
 	Labelers []string
 	// Identities finds labelers' keys, and their addresses.
 	Identities Identities
@@ -105,13 +105,10 @@ func addressOf(service string) (*url.URL, error) {
 }
 
 // New returns a Consumer.
-func New(store Store, o Options) (*Consumer, error) {
-	if err := CheckLabelers(o.Labelers); err != nil {
-		return nil, err
-	}
+func New(store Store, o Options) *Consumer {
 	o.Logger, o.Metrics = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry()))
 	o.Retry, o.RetryMost, o.Quiet = cmp.Or(o.Retry, time.Second), cmp.Or(o.RetryMost, time.Minute), cmp.Or(o.Quiet, 10*time.Second)
-	return &Consumer{o: o, store: store}, nil
+	return &Consumer{o: o, store: store}
 }
 
 // Run reads all labelers until ctx ends. It returns an error only if the store fails. In a process that

@@ -286,10 +286,7 @@ func (w *world) start() {
 	if w.reads == nil {
 		w.reads = w.store
 	}
-	c, err := New(w.reads, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond, RetryMost: 20 * time.Millisecond, Quiet: w.quiet, Metrics: w.metrics, Logger: w.log})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	c := New(w.reads, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond, RetryMost: 20 * time.Millisecond, Quiet: w.quiet, Metrics: w.metrics, Logger: w.log})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -685,10 +682,7 @@ func TestStoreAway(t *testing.T) {
 	w.stop()
 	away := &awayStore{Store: w.store}
 	away.times.Store(3)
-	c, err := New(away, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(away, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -742,6 +736,7 @@ func TestBadLabelers(t *testing.T) {
 		flood.say(t, many...)
 	}
 	flood.say(t, label(did(0), "spam"))
+	good.say(t, labeling.Label{SourceDID: flood.did, URI: did(0), Val: "spam"}) // another's, which does not show who it is
 	w := newWorld(t, []string{good.URL, down.did, flood.did, liar.did, "did:plc:zzzzzzzzzzzzzzzzzzzzzzzz"}, good, down, flood, liar)
 	for i := range 20 {
 		good.say(t, label(did(i), "spam"))

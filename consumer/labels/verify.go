@@ -22,12 +22,12 @@ func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, erro
 		l.drop(why, "subject", in.URI, "value", in.Val, "source", in.SourceDID)
 		return nil, nil
 	}
-	if l.candidate == "" {
-		l.candidate = in.SourceDID
-	}
 	if state.DID == "" && slices.Contains(l.c.o.Labelers, in.SourceDID) { // another one, which is read as such
 		l.drop("source", "source", in.SourceDID, "expected", "one that is not in --labelers")
 		return nil, nil
+	}
+	if l.candidate == "" {
+		l.candidate = in.SourceDID
 	}
 	if from := cmp.Or(state.DID, l.candidate); in.SourceDID != from {
 		l.drop("source", "source", in.SourceDID, "expected", from)

@@ -158,10 +158,7 @@ func (s *server) start() error {
 	if o.Labels != nil {
 		with := *o.Labels
 		with.Logger, with.Metrics = s.log.With("component", "labels"), labels.NewMetrics(s.Registry)
-		var err error
-		if s.labels, err = labels.New(s.Graph, with); err != nil {
-			return err
-		}
+		s.labels = labels.New(s.Graph, with)
 	}
 	s.answering(o, s.front)
 	if o.Consume != nil {
