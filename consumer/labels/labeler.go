@@ -42,7 +42,7 @@ const (
 	badFor     = 10 * time.Second // after this long without a connection, the state gets a Problem
 	keyFor     = time.Hour        // after this long, the key is looked up again
 	renewAfter = time.Minute      // a wrong signature makes skein look the key up again after this long,
-	renewSoon  = 5 * time.Second  // or after this long if the label was made after the last look-up
+	renewSoon  = 5 * time.Second  // or each time after this long until the label is older than renewAfter
 )
 
 // labeler reads one labeler. Only one goroutine uses it; receive runs in another one.
@@ -98,6 +98,15 @@ func (l *labeler) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it ends because the process does
 		}
+		if l.failedAt.IsZero() {
+			l.failedAt = time.Now()
+		}
+		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
+			problem := say.Short(err.Error())
+			if err := l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
+				return err
+			}
+		}
 		if errors.Is(err, errKey) {
 			_ = outward.Wait(ctx, renewSoon-time.Since(l.keyTime))
 			continue
@@ -108,15 +117,6 @@ func (l *labeler) run(ctx context.Context) error {
 		}
 		if held, ok := l.c.limiter.Allow(l.name); ok {
 			l.log.Warn("labeler cannot be read; trying again", "error", err, "next_try", wait.Round(time.Millisecond).String(), "seq", l.state.Seq, "occurrences", held+1)
-		}
-		if l.failedAt.IsZero() {
-			l.failedAt = time.Now()
-		}
-		if time.Since(l.failedAt) >= badFor || l.state.Problem != "" {
-			problem := say.Short(err.Error())
-			if err := l.note(ctx, func(s *graph.Labeler) { s.Current, s.Problem = false, problem }); err != nil {
-				return err
-			}
 		}
 		next := wait/2 + time.Duration(rand.Int64N(int64(wait))) // spread, so that not all come back at once
 		if l.state.Problem == "" {                               // which is written once badFor has passed
@@ -153,7 +153,7 @@ func (l *labeler) write(ctx context.Context, labels []batch.Label, after graph.L
 // Reasons to connect again: the labeler restarted its sequence, or its key is not known or may be new, which connect looks up.
 var (
 	errAgain = errors.New("the labeler has restarted its sequence")
-	errKey   = errors.New("the labeler's key must be looked up")
+	errKey   = errors.New("the labeler's key is looked up again: it is an hour old, or does not verify a label")
 )
 
 // read connects, and reads until the connection fails.

@@ -491,7 +491,8 @@ func TestNewKey(t *testing.T) {
 	}
 }
 
-// The first label that is signed with a new key counts, however recently the old key was looked up.
+// The first label that is signed with a new key counts, however recently the old key was looked up, and if the directory shows the
+// new one later than the label.
 func TestNewKeyOfALiveConnection(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, labelerDID)
@@ -503,9 +504,13 @@ func TestNewKeyOfALiveConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.key, f.shown = key, key
+	f.key = key
 	f.mu.Unlock()
 	f.say(t, label(did(1), "spam"))
+	w.awaitState(labelerDID, func(l format.Labeler) bool { return !l.Current && l.Problem != "" }) // after two look-ups
+	f.mu.Lock()
+	f.shown = key
+	f.mu.Unlock()
 	w.await(labelerDID, "spam", 2, 0)
 }
 
@@ -730,7 +735,7 @@ func TestBadLabelers(t *testing.T) {
 		var many []labeling.Label
 		for range 3 {
 			l := label(did(i%600), "v"+strconv.Itoa(i))
-			l.Sig = make([]byte, 64)
+			l.Sig, l.CreatedAt = make([]byte, 64), "2025-01-01T00:00:00Z"
 			many = append(many, l)
 		}
 		flood.say(t, many...)

@@ -41,9 +41,9 @@ func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, erro
 		return nil, errKey
 	}
 	err := l.key.HashAndVerify(in.unsigned(), in.Sig)
-	// It may have a new key, but not one that was looked up since the label was made, or just now.
+	// It may have a new key, which the directory may show late, but not later than renewAfter.
 	made := time.UnixMicro(out.Time)
-	isNewer := made.After(l.keyTime) && time.Until(made) < renewSoon
+	isNewer := made.Add(renewAfter).After(l.keyTime) && time.Until(made) < renewSoon
 	if err != nil && (isNewer || time.Since(l.keyTime) > renewAfter) {
 		return nil, errKey
 	}
