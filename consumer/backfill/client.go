@@ -128,7 +128,7 @@ func (c *client) resolve(ctx context.Context, did string) (host string, err erro
 	if address == "" || err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !c.o.AllowPrivateHosts) {
 		return "", &failure{why: failNoPDS, err: fmt.Errorf("its DID document names the PDS %q, and not an https:// address (--allow-private-hosts allows http://)", address), final: true}
 	}
-	return u.Scheme + "://" + u.Host, nil
+	return HTTPAddress(u.Scheme + "://" + u.Host), nil
 }
 
 // pageSize is how many repos to request in a page of a list, mostListed how many a page may have.

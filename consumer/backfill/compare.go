@@ -75,7 +75,7 @@ func (m *comparer) watchHoles(ctx context.Context) {
 		noted, compared := m.o.Store.Holes()
 		switch {
 		case noted <= compared && m.o.Store.Backfill().Roster.Unconfirmed:
-			m.o.Logger.Info("an archive, or lists beside a hole, were read: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
+			m.o.Logger.Info("an archive was read, or lists beside a hole or a did:web site that does not answer: comparing all repos with the relay's list; until the end, answers about everybody say that they are incomplete")
 			m.compare(ctx, &comparison{noted: noted})
 		case noted <= compared:
 			every, ago := m.o.CompareEvery, time.Since(m.o.Store.Backfill().Round.Ended) // below 0: the clock was wrong

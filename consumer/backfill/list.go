@@ -125,11 +125,13 @@ func (l *lister) awaitStream(ctx context.Context) (err error) {
 // end records that the lists of a job were read.
 func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	var unlisted []string
+	unread := false // by a list that is not read again
 	l.mu.Lock()
 	for host, list := range l.lists {
 		if list.Failed != "" {
 			unlisted = append(unlisted, host)
 		}
+		unread = unread || list.Unread && list.Failed == "" && l.o.Relay != ""
 	}
 	hosts := len(l.lists)
 	l.mu.Unlock()
@@ -143,13 +145,14 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				again = again && slices.Contains(b.Roster.Unlisted, host)
 			}
 			if job.named || again {
+				b.Roster.Unconfirmed = b.Roster.Unconfirmed || unread
 				b.Roster.Unlisted = slices.DeleteFunc(b.Roster.Unlisted, func(host string) bool {
 					_, listed := job.hosts[host]
 					return listed && !slices.Contains(unlisted, host)
 				})
 				return
 			}
-			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: noted > job.holes && l.o.Relay != ""}
+			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}
 		})
 	}
 	outcome := outcomeOf(ctx, err)

@@ -23,7 +23,7 @@ func answering(t *testing.T, f http.HandlerFunc) string {
 	return srv.URL
 }
 
-// Addresses of relays and hosts may have any scheme, and a path, which is cut.
+// Addresses of relays and hosts may have any scheme, a path, which is cut, and several forms.
 func TestHTTPAddress(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                              "",
@@ -34,6 +34,9 @@ func TestHTTPAddress(t *testing.T) {
 		"ws://127.0.0.1:2470/a/b":       "http://127.0.0.1:2470",
 		"http://pds.example.com/":       "http://pds.example.com",
 		"https://pds.example.com":       "https://pds.example.com",
+		"HTTPS://PDS.example.com:443":   "https://pds.example.com",
+		"ws://pds.example.com:80/":      "http://pds.example.com",
+		"http://pds.example.com:443":    "http://pds.example.com:443",
 	} {
 		if got := HTTPAddress(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

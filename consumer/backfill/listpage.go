@@ -156,8 +156,13 @@ func (l *lister) verify(ctx context.Context, list *listing, host string, dids []
 			busy.Go(func() {
 				at, err := l.client.resolve(ctx, did)
 				is[i] = err == nil && at == host
-				if failureOf(err).why == failIdentity && strings.HasPrefix(did, "did:plc:") { // unlike a site of did:web, the directory returns
+				switch unread := failureOf(err).why == failIdentity; {
+				case unread && strings.HasPrefix(did, "did:plc:"): // unlike a site of did:web, the directory returns
 					errs[i] = err
+				case unread:
+					l.mu.Lock()
+					list.Unread = true
+					l.mu.Unlock()
 				}
 			})
 		}

@@ -128,7 +128,7 @@ func (o *Options) defaults() {
 }
 
 // HTTPAddress returns the HTTP address of a relay or host: https:// unless s names another
-// scheme, without a path.
+// scheme, in lower case, without the scheme's port and a path.
 func HTTPAddress(s string) string {
 	if s == "" {
 		return ""
@@ -138,5 +138,6 @@ func HTTPAddress(s string) string {
 		scheme, rest = "https", s
 	}
 	rest, _, _ = strings.Cut(rest, "/")
-	return strings.Replace(scheme, "ws", "http", 1) + "://" + rest
+	scheme = strings.Replace(strings.ToLower(scheme), "ws", "http", 1)
+	return scheme + "://" + strings.TrimSuffix(strings.ToLower(rest), map[string]string{"http": ":80", "https": ":443"}[scheme])
 }

@@ -2,10 +2,15 @@ package backfill
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"skein.blue/graph"
 	"skein.blue/graph/ask"
@@ -41,6 +46,21 @@ func (x *index) proven(t *testing.T, w *world) {
 		t.Errorf("all is known, and missing is %+v", m)
 	}
 	x.has(t, w)
+}
+
+// sites have the documents of did:web. The first look-up fails.
+type sites struct {
+	identity.Directory
+
+	asked atomic.Int64
+	pds   string
+}
+
+func (s *sites) LookupDID(context.Context, syntax.DID) (*identity.Identity, error) {
+	if s.asked.Add(1) == 1 {
+		return nil, identity.ErrDIDResolutionFailed
+	}
+	return &identity.Identity{Services: map[string]identity.ServiceEndpoint{"atproto_pds": {URL: s.pds}}}, nil
 }
 
 // Claims of completeness that nothing proved, each once seen beside the reference PDS.
@@ -175,6 +195,18 @@ func TestNothingProvesIt(t *testing.T) {
 		x.lacksRoster(t, w.hosts[1].srv.URL)
 		w.hosts[1].down.Store(false)
 		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+	})
+	t.Run("a site of did:web that was down while lists were read", func(t *testing.T) {
+		w := newWorld(t, 1)
+		a := w.add(0, 9)
+		delete(w.repos, a.did)
+		a.did, a.packed = "did:web:a.example.com", nil
+		w.repos[a.did] = a
+		x := w.index(newStore(), func(o *Options) { o.TrustHosts = false })
+		x.m.client.directory = &sites{pds: w.hosts[0].srv.URL}
+		must(t, x.m.Hosts(t.Context()))
+		await(t, "the lists", func() bool { return x.g.Backfill().Roster.Known() })
 		x.proven(t, w)
 	})
 	t.Run("an account that wrote while it was inactive", func(t *testing.T) {

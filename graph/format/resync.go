@@ -202,7 +202,7 @@ type Roster struct {
 	// Source is what was read: RosterRepos, RosterStream, or RosterArchive followed by an address.
 	Source string `json:"source,omitempty"`
 	// Unconfirmed says that the list was not compared with the relay's yet: an archive may lack the end of a history, and
-	// lists that were read beside a hole of the stream may lack accounts that were made in it.
+	// lists that were read beside a hole of the stream may lack accounts that were made in it, others those with unread documents.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// Unlisted are the addresses of hosts whose lists could not be read.
 	Unlisted []string `json:"unlisted,omitempty"`
@@ -250,6 +250,7 @@ type HostBackfill struct {
 	Done   bool   `json:"done,omitempty"`
 	Listed int64  `json:"listed,omitempty"` // repos
 	Failed string `json:"failed,omitempty"` // the error that ended the list early
+	Unread bool   `json:"unread,omitempty"` // a listed account's DID document could not be read
 }
 
 // A Lack says that a kind was added to a store with accounts, and older records of the kind
