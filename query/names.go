@@ -22,7 +22,7 @@ type Handles interface {
 	Kept(handle string) (did string, known bool, err error)
 	// Resolve looks a handle up, for a client (identities.ForClient).
 	Resolve(ctx context.Context, handle string) (did string, err error)
-	// HandleOf returns the handle that an account's DID document has, if it leads to the DID, and "" if there is none.
+	// HandleOf returns the handle that an account's DID document has, if it leads to the DID, and "" or an error if there is none.
 	HandleOf(ctx context.Context, did string) (handle string, err error)
 }
 

@@ -23,6 +23,7 @@ type handles struct {
 	mu     sync.Mutex
 	kept   map[string]string
 	remote map[string]string
+	hung   map[string]chan struct{} // accounts whose handles are not known before
 }
 
 func (h *handles) Kept(name string) (string, bool, error) {
@@ -50,6 +51,9 @@ func (h *handles) Resolve(_ context.Context, name string) (string, error) {
 
 // HandleOf knows only remote handles that are not broken.
 func (h *handles) HandleOf(_ context.Context, did string) (string, error) {
+	if until, hangs := h.hung[did]; hangs {
+		<-until
+	}
 	for handle, is := range h.remote {
 		if is == did {
 			return handle, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -147,23 +148,34 @@ func (s *Server) handlesOf(ctx context.Context, q *xrpc.Query, t *table) (map[st
 	delete(dids, "")
 	var mu sync.Mutex
 	found := map[string]string{}
-	var g errgroup.Group
-	g.SetLimit(namesAtOnce)
-	for did := range dids {
-		g.Go(func() error {
-			handle, err := s.o.Handles.HandleOf(ctx, did)
-			if errors.Is(err, identities.ErrOff) {
-				return xrpc.Invalid("names=true does not work here: %v", err)
-			}
-			if err == nil && handle != "" { // else it stays unknown
-				mu.Lock()
-				found[did] = handle
-				mu.Unlock()
-			}
-			return nil
-		})
+	done := make(chan error, 1)
+	go func() {
+		var g errgroup.Group
+		g.SetLimit(namesAtOnce)
+		for did := range dids {
+			g.Go(func() error {
+				handle, err := s.o.Handles.HandleOf(ctx, did)
+				if errors.Is(err, identities.ErrOff) {
+					return xrpc.Invalid("names=true does not work here: %v", err)
+				}
+				if err == nil && handle != "" { // else it stays unknown
+					mu.Lock()
+					found[did] = handle
+					mu.Unlock()
+				}
+				return nil
+			})
+		}
+		done <- g.Wait()
+	}()
+	select {
+	case err := <-done:
+		return found, err
+	case <-ctx.Done(): // look-ups of documents that have begun end in time, for the next page (identities.Broker)
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(found), nil
 	}
-	return found, g.Wait()
 }
 
 // accountOf returns the account that a cell names, or the author of the record, "" if it is neither.

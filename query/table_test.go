@@ -185,4 +185,12 @@ func TestFormats(t *testing.T) {
 	if rows, _ := w.rows("overlap", url.Values{"set": {likes, likes}}, "csv"); len(rows) != 3 || rows[0]["members"] == "" || rows[0]["members"] != rows[1]["members"] {
 		t.Errorf("overlap of a set with itself: %v", rows)
 	}
+	names.hung = map[string]chan struct{}{liker: make(chan struct{})} // it is not waited for
+	defer close(names.hung[liker])
+	rows, _ = w.rows("query", url.Values{"set": {likers}, "names": {"true"}}, "csv")
+	for _, row := range rows {
+		if (row["handle"] == "") != (row["member"] == liker || row["member"] == w.history.Accounts()[0]) {
+			t.Errorf("beside a look-up that hangs: %v", row)
+		}
+	}
 }

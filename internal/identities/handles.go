@@ -50,8 +50,8 @@ type Resolver struct {
 	client  http.Client
 	direct  *identity.BaseDirectory
 	found   *expirable.LRU[string, string]
-	failed  *expirable.LRU[string, error]
-	names   *expirable.LRU[string, string] // handles by DID, "" for none
+	failed  *expirable.LRU[string, error]  // by handle, or the DID of a document
+	names   *expirable.LRU[string, string] // what DID documents have
 }
 
 // New returns a Resolver.
@@ -117,10 +117,8 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	} else {
 		did, err = r.ask(bounded, handle)
 	}
-	if err == nil {
-		if _, bad := syntax.ParseDID(did); bad != nil {
-			err = fmt.Errorf("%w: the answer %.80q is not a DID", ErrFailed, did)
-		}
+	if _, bad := syntax.ParseDID(did); err == nil && bad != nil {
+		err = fmt.Errorf("%w: the answer %.80q is not a DID", ErrFailed, did)
 	}
 	if err != nil {
 		if ctx.Err() == nil { // otherwise it says nothing about the handle
@@ -132,36 +130,37 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	return did, nil
 }
 
-// HandleOf returns the handle of an account: the one that its DID document has, if it resolves to the DID, and "" if there is
-// none. It is cached for ten minutes.
+// HandleOf returns the handle of an account: the one that its DID document has, if it resolves to the DID. That of the document is
+// cached for ten minutes, and so is where it leads, so a handle that has moved is not returned for longer.
 func (r *Resolver) HandleOf(ctx context.Context, did string) (string, error) {
 	if r.service == "" && r.direct == nil {
 		return "", ErrOff
 	}
-	if handle, known := r.names.Get(did); known {
-		return handle, nil
+	if err, failed := r.failed.Get(did); failed {
+		return "", err
 	}
-	id, err := syntax.ParseDID(did)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNotFound, err)
+	handle, known := r.names.Get(did)
+	if !known {
+		var declared syntax.Handle
+		document, err := r.o.Directory.LookupDID(ctx, syntax.DID(did))
+		if err == nil {
+			declared, err = document.DeclaredHandle()
+		}
+		if err != nil {
+			err = fmt.Errorf("the handle of %s: %w", did, err)
+			if !errors.Is(err, ErrBusy) {
+				r.failed.Add(did, err)
+			}
+			return "", err
+		}
+		handle = declared.String()
+		r.names.Add(did, handle)
 	}
-	var handle syntax.Handle
-	var leads string
-	document, err := r.o.Directory.LookupDID(ctx, id)
-	if err == nil {
-		handle, err = document.DeclaredHandle()
+	leads, err := r.Resolve(ctx, handle)
+	if err != nil || leads != did {
+		return "", fmt.Errorf("the handle of %s: %w", did, cmp.Or(err, ErrNotFound))
 	}
-	if err == nil {
-		leads, err = r.Resolve(ctx, handle.String())
-	}
-	switch {
-	case errors.Is(err, identity.ErrDIDNotFound), errors.Is(err, identity.ErrHandleNotDeclared), errors.Is(err, ErrNotFound), err == nil && leads != did:
-		handle = ""
-	case err != nil:
-		return "", fmt.Errorf("the handle of %s: %w", did, err)
-	}
-	r.names.Add(did, handle.String())
-	return handle.String(), nil
+	return handle, nil
 }
 
 func (r *Resolver) resolveDirect(ctx context.Context, handle string) (string, error) {
