@@ -62,19 +62,19 @@ const (
 // listers is how many hosts' lists are read at once.
 const listers = 16
 
-// job makes a new job over hosts; over those that the roster lacks; or over all of the relay.
+// job makes a new job over hosts, or over those of the relay: all, or those that the roster lacks.
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
 	if !job.named {
-		hosts = l.o.Store.Backfill().Roster.Unlisted
-	}
-	if len(hosts) == 0 {
 		if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
 			return nil, err
 		}
 	}
+	unlisted := l.o.Store.Backfill().Roster.Unlisted
 	for _, h := range hosts {
-		job.hosts[HTTPAddress(h)] = graph.HostBackfill{}
+		if at := HTTPAddress(h); job.named || len(unlisted) == 0 || slices.Contains(unlisted, at) || len(hosts) == 1 && at == l.o.Relay {
+			job.hosts[at] = graph.HostBackfill{}
+		}
 	}
 	job.holes, _ = l.o.Store.Holes()
 	return job, l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
@@ -148,7 +148,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				b.Roster.Unconfirmed = b.Roster.Unconfirmed || unread
 				b.Roster.Unlisted = slices.DeleteFunc(b.Roster.Unlisted, func(host string) bool {
 					_, listed := job.hosts[host]
-					return listed && !slices.Contains(unlisted, host)
+					return (listed || !job.named) && !slices.Contains(unlisted, host)
 				})
 				return
 			}

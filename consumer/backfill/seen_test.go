@@ -3,6 +3,7 @@ package backfill
 import (
 	"bytes"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -183,14 +184,22 @@ func TestNothingProvesIt(t *testing.T) {
 		x.proven(t, w)
 	})
 	t.Run("a host that is down", func(t *testing.T) {
-		w := newWorld(t, 2)
+		w := newWorld(t, 3)
 		for i := range 12 {
 			w.add(i, 3)
 		}
 		w.hosts[1].down.Store(true)
+		w.hosts[2].down.Store(true)
 		x := w.index(newStore(), func(o *Options) { o.Tries = 1 })
 		must(t, x.m.Hosts(t.Context()))
 		x.lacksRoster(t, "is reading the lists")
+		x.settle(t)
+		if m := x.missing(t); m == nil || m.Roster != 2 || !strings.Contains(m.Reason, w.hosts[1].srv.URL) {
+			t.Errorf("missing is %+v, want two hosts", m)
+		}
+		maps.DeleteFunc(w.repos, func(_ string, a *account) bool { return a.host == w.hosts[2] })
+		w.hosts = w.hosts[:2] // the relay no longer lists the third
+		must(t, x.m.Hosts(t.Context()))
 		x.settle(t)
 		x.lacksRoster(t, w.hosts[1].srv.URL)
 		w.hosts[1].down.Store(false)
