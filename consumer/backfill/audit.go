@@ -100,20 +100,19 @@ func (a *auditor) someAccount(ctx context.Context) (did string, err error) {
 func (a *auditor) one(ctx context.Context, did string) error {
 	r := a.fetcher.reader()
 	defer r.Release()
+	var want map[record]string
 	host, err := a.fetcher.client.resolve(ctx, did)
 	if err == nil {
 		_, err = a.fetcher.getRepo(ctx, host, did, r)
+	}
+	if err == nil {
+		want, err = recordsOf(ctx, r)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
 			a.o.Metrics.audited(auditUnfetched, 0)
 		}
 		return nil // the host's fault, which is counted
-	}
-	want, err := recordsOf(ctx, r)
-	if err != nil {
-		a.o.Metrics.audited(auditUnfetched, 0)
-		return nil // likewise
 	}
 	for range auditTries {
 		var outcome string

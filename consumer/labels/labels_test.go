@@ -39,6 +39,14 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// must ends a test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const labelerDID = "did:plc:llllllllllllllllllllllll"
 
 // fake is a labeler that keeps all of its messages.
@@ -62,9 +70,7 @@ type fake struct {
 func newFake(t *testing.T, did string) *fake {
 	t.Helper()
 	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := &fake{did: did, key: key, shown: key, holds: -1, wake: make(chan struct{})}
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(func() { f.cut(); f.Close() })
@@ -154,9 +160,7 @@ func (f *fake) say(t *testing.T, labels ...labeling.Label) {
 		}
 		l.Version = 1
 		if l.Sig == nil {
-			if err := l.Sign(f.key); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Sign(f.key))
 		}
 		list = append(list, l)
 	}
@@ -265,9 +269,7 @@ func newWorldLogging(t *testing.T, names []string, log *slog.Logger, of ...*fake
 		w.people.of[f.did] = f
 	}
 	s, err := graph.Open(t.Context(), w.kv, graph.Options{Intern: intern.Options{Owner: "test"}, Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.store = s
 	w.start()
 	t.Cleanup(func() {
@@ -320,9 +322,7 @@ func (w *world) members(labeler, value string) (accounts, records uint64) {
 		}
 		return nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return accounts, records
 }
 
@@ -345,9 +345,7 @@ func (w *world) awaitState(name string, is func(format.Labeler) bool) {
 	var last []format.Labeler
 	for range 6000 {
 		all, err := w.store.Labelers(context.Background())
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, err)
 		for _, l := range all {
 			if l.Name == name && is(l) {
 				return
@@ -415,14 +413,10 @@ func TestExpiry(t *testing.T) {
 func TestBadLabels(t *testing.T) {
 	f := newFake(t, labelerDID)
 	other, err := atcrypto.GeneratePrivateKeyP256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	forged := label(did(0), "spam")
 	forged.SourceDID, forged.CreatedAt, forged.Version = labelerDID, "2025-01-01T00:00:00Z", 1
-	if err := forged.Sign(other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, forged.Sign(other))
 	wrongTime, wrongCID, long := label(did(1), "spam"), label(did(2), "spam"), label(did(3), strings.Repeat("x", 129))
 	wrongTime.CreatedAt = "yesterday"
 	bad := "not a cid"
@@ -441,9 +435,7 @@ func TestBadLabels(t *testing.T) {
 	signed := func(i int) labeling.Label {
 		l := label(did(i), "spam")
 		l.SourceDID, l.CreatedAt, l.Version = labelerDID, "2025-01-01T00:00:00Z", 1
-		if err := l.Sign(f.key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Sign(f.key))
 		return l
 	}
 	twice, between := signed(8), []labeling.Label{signed(9), signed(10), signed(11)}
@@ -470,9 +462,7 @@ func TestNewKey(t *testing.T) {
 	w := newWorld(t, []string{labelerDID}, f)
 	w.await(labelerDID, "spam", 1, 0)
 	key, err := atcrypto.GeneratePrivateKeyP256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.people.mu.Lock()
 	w.people.broken = true
 	w.people.mu.Unlock()
@@ -500,9 +490,7 @@ func TestNewKeyOfALiveConnection(t *testing.T) {
 	f.say(t, label(did(0), "spam"))
 	w.await(labelerDID, "spam", 1, 0)
 	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.mu.Lock()
 	f.key = key
 	f.mu.Unlock()
@@ -724,9 +712,7 @@ func TestBadLabelers(t *testing.T) {
 	flood, liar := newFake(t, "did:plc:ffffffffffffffffffffffff"), newFake(t, "did:plc:nnnnnnnnnnnnnnnnnnnnnnnn")
 	down.refuses = true
 	key, err := atcrypto.GeneratePrivateKeyK256()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	liar.key = key // its DID document has another
 	for i := range 3000 {
 		if i < 300 {
