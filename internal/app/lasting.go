@@ -278,10 +278,14 @@ func (w *LastingWatch) tell(ctx context.Context) (err error) {
 	return errors.Join(err, w.save(ctx))
 }
 
+// save stores the place, for which a stop waits: without it, the next start would tell the pending changes again.
 func (w *LastingWatch) save(ctx context.Context) error {
+	saving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, end) })() // the disk may be full
 	b, err := json.Marshal(&w.at)
 	if err == nil {
-		err = w.Save(context.WithoutCancel(ctx), b)
+		err = w.Save(saving, b)
 	}
 	if err != nil {
 		return stopError{fmt.Errorf("storing the place of the watch: %w", err)}

@@ -164,7 +164,10 @@ func (r *watches) run(ctx context.Context, w Watch) error {
 			return stored, err
 		},
 		Save: func(ctx context.Context, place []byte) error {
-			return r.KV.Update(ctx, func(tx kv.Txn) error { tx.Set(key, place); return nil })
+			if err := r.KV.Update(ctx, func(tx kv.Txn) error { tx.Set(key, place); return nil }); err != nil {
+				return err
+			}
+			return r.KV.Sync() // after a power failure, no id that a receiver has seen may name another change
 		},
 		Failed: failed,
 	}
