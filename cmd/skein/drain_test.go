@@ -74,8 +74,8 @@ func TestDrain(t *testing.T) {
 		return code == http.StatusServiceUnavailable && strings.Contains(body, "draining")
 	})
 	resp, err := http.Get(d.api + "/xrpc/blue.skein.graph.getStats")
-	if err != nil || resp.StatusCode != http.StatusOK || !resp.Close || resp.Body.Close() != nil {
-		t.Errorf("while it drains: %+v %v", resp, err)
+	if ready := d.metric("skein_ready"); err != nil || resp.StatusCode != http.StatusOK || !resp.Close || resp.Body.Close() != nil || ready != "1" {
+		t.Errorf("while it drains: %+v %v, skein_ready %s", resp, err, ready) // SkeinNotReady would page
 	}
 	if took, _ := d.stop(); took > 10*time.Second {
 		t.Errorf("after a second SIGTERM, stopping took %v", took)

@@ -88,6 +88,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "--min-free", "serve --store STORE --min-free much"},
 		{64, "the engine needs 76 MiB", "serve --store STORE --memory 32MiB --min-free 6MiB"},
 		{1, "something other than a store", "serve --store DIR"},
+		{1, "the disk is full", "serve --store DIR/full --min-free 1000TiB"}, // there is nothing to answer from
 		{64, "token needs a NAME", "token"},
 		{64, "rte=1", "token app rte=1"},
 		{64, "--count does not work with rank", "query --count rank(of=follows(NOBODY),via=likes)"},
@@ -201,6 +202,7 @@ func TestFailedStartIsOneLine(t *testing.T) {
 	for what, args := range map[string][]string{
 		"address in use":       {"--listen", taken.Addr().String()},
 		"admin address in use": {"--admin-listen", taken.Addr().String()},
+		"full disk":            {"--min-free", "1000TiB", "--store", store + "-full"},
 		"no store":             {"--consume=false", "--store", store + "-none"},
 		"no feeds":             {"--service-host", "x.example.com", "--feeds", store + "-none"},
 	} {

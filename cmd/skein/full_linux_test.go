@@ -70,15 +70,6 @@ func (d *daemon) state() string {
 	return st.State
 }
 
-// The first start on a full disk fails: there is nothing to answer from, and it does not say that it
-// answers.
-func TestFirstStartOnFullDisk(t *testing.T) {
-	out, err := program(t, "serve", "--store", filepath.Join(t.TempDir(), "store"), "--min-free", "1000TiB", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0").CombinedOutput()
-	if exitCode(err) != 1 || !strings.Contains(string(out), "the disk is full") || strings.Contains(string(out), "answering") {
-		t.Errorf("%v:\n%s", err, out)
-	}
-}
-
 // While the disk has too little free space, a daemon indexes nothing, says so everywhere, and
 // answers. When there is space, it resumes, and nothing is missing. A daemon that starts on a full
 // disk answers at once.
@@ -151,5 +142,16 @@ func TestFullDisk(t *testing.T) {
 	}
 	d.indexes(last)
 	d.isTrue()
+	d.stop()
+
+	// A node that drains goes on answering.
+	f.fill(t)
+	d = serveDaemon(t, nil, "--store", store, "--relay", relay, "--min-free", f.minFree(), "--repair=false", "--drain", "1h")
+	d.signal(syscall.SIGTERM)
+	f.empty(t)
+	time.Sleep(3 * time.Second)
+	if code, body := askAt(t, d.admin+"/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
+		t.Errorf("/readyz of a node that drains, once there is space: %d %s", code, body)
+	}
 	d.stop()
 }

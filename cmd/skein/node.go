@@ -76,15 +76,15 @@ func (n *node) run(ctx context.Context) (err error) {
 	if err := n.openFeeds(x, &o); err != nil {
 		return err
 	}
-	defer n.attend(ctx, &o, func() { x.Graph.Events(); x.Graph.Incomplete() })() // the store's locks are free
+	n.graph.Store(x.Graph)
 	return x.Serve(ctx, o)
 }
 
 // attend makes the first SIGTERM drain the node for as long as --drain says, and tells the service manager once the node answers,
-// and then that it is alive, as long as check returns soon. The caller calls end before it closes the store.
-func (n *node) attend(ctx context.Context, o *app.ServeOptions, check func()) (end func()) {
+// and then that it is alive: as long as the locks of the graph are free, and while the store is closed and opened again.
+func (n *node) attend(ctx context.Context) {
 	draining := make(chan struct{})
-	o.Draining = draining
+	n.serve.Draining = draining
 	if n.drain > 0 {
 		n.e.Stop.OnDrain(func() time.Duration {
 			if !n.answering.Load() {
@@ -95,14 +95,14 @@ func (n *node) attend(ctx context.Context, o *app.ServeOptions, check func()) (e
 			return n.drain
 		})
 	}
-	var alive sync.WaitGroup
-	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	o.Ready = func(net.Addr, net.Addr) {
+	alive := sync.OnceFunc(func() {
+		go command.KeepAlive(ctx, func() { n.graph.Load().Events(); n.graph.Load().Incomplete() })
+	})
+	n.serve.Ready = func(net.Addr, net.Addr) {
 		n.answering.Store(true)
 		command.NotifyReady("answering")
-		alive.Go(func() { command.KeepAlive(watched, check) })
+		alive()
 	}
-	return func() { unwatch(); alive.Wait() }
 }
 
 // openFeeds reads the file of feeds, which may use the kinds of the index, if there is one. SIGHUP reloads it and the file

@@ -17,6 +17,7 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/backfill"
+	"skein.blue/graph"
 	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 	"skein.blue/internal/command"
@@ -49,11 +50,12 @@ type node struct {
 	drain             time.Duration
 
 	answering *atomic.Bool
-	full      error // why it only answers: the disk is full
+	graph     *atomic.Pointer[graph.Store] // that was opened last
+	full      error                        // why it only answers: the disk is full
 }
 
 func serveCommand(e *command.Environment) *cli.Command {
-	n := &node{e: e, network: newNetwork(), answering: new(atomic.Bool), stream: consumer.Options{Watchdog: silence}}
+	n := &node{e: e, network: newNetwork(), answering: new(atomic.Bool), graph: new(atomic.Pointer[graph.Store]), stream: consumer.Options{Watchdog: silence}}
 	n.serve.Version, n.serve.Commit, n.serve.Network, n.backups.Job.Program = command.Version(), command.Commit(), n.network, "skein "+command.Version()
 	flags := slices.Concat(streamFlags(n.network, &n.store, &n.stream, "the stored cursor; without one, the newest event"), command.StoreFlags(e, &n.store),
 		n.indexFlags(), verifyFlags(n.network), n.listenFlags(), n.nameFlags(), n.backupFlags())
@@ -255,6 +257,7 @@ func (n *node) start(ctx context.Context, flags []cli.Flag) (err error) {
 			return err
 		}
 	}
+	n.attend(ctx)
 	err = n.run(ctx)
 	if errors.Is(err, kv.ErrDiskFull) {
 		err = n.runWithoutSpace(ctx, err)

@@ -36,16 +36,18 @@ const adminHelp = `/gaps          places in the streams where events may be miss
 // readyTime limits how long the store of a ready node may take to answer.
 const readyTime = 2 * time.Second
 
-// errDraining is why a node that is about to stop is not ready.
-var errDraining = errors.New("draining: the process is about to stop")
+// draining reports whether the process is about to stop.
+func (o *ServeOptions) draining() bool {
+	select {
+	case <-o.Draining:
+		return true
+	default: // also if Draining is nil
+		return false
+	}
+}
 
 // ready returns nil if queries are answered.
 func (s *server) ready(ctx context.Context) error {
-	select {
-	case <-s.o.Draining:
-		return errDraining
-	default: // also if Draining is nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	if err := s.healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
@@ -61,13 +63,16 @@ func (s *server) ready(ctx context.Context) error {
 // admin returns the handler of the endpoints for operators.
 func (s *server) admin() http.Handler {
 	mux := http.NewServeMux()
-	s.Registry.MustRegister(gauge("skein_ready", "1 if queries are answered, as /readyz says.", func() float64 { return map[bool]float64{true: 1}[s.ready(context.Background()) == nil] }))
+	s.Registry.MustRegister(gauge("skein_ready", "1 if queries are answered, also while the process drains.", func() float64 { return map[bool]float64{true: 1}[s.ready(context.Background()) == nil] }))
 	mux.Handle("/metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		err := s.ready(r.Context())
+		if s.o.draining() {
+			err = errors.New("draining: the process is about to stop")
+		}
 		if most := r.URL.Query().Get("maxLag"); err == nil && most != "" {
 			err = s.within(most)
 		}

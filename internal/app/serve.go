@@ -248,9 +248,9 @@ func (s *server) awaitFenced(ctx context.Context) error {
 	}
 }
 
-// awaitSpace waits until the disk has space, and then calls Space. It returns early if ctx ends.
+// awaitSpace waits until the disk has space, and then calls Space, unless the process drains: it answers until ctx ends.
 func (s *server) awaitSpace(ctx context.Context) error {
-	for s.diskFull() {
+	for s.diskFull() || s.o.draining() {
 		if outward.Wait(ctx, time.Second) != nil {
 			return nil //nolint:nilerr // that is how a task ends
 		}
