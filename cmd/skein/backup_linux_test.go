@@ -136,5 +136,6 @@ func TestBackupCommands(t *testing.T) {
 	d.stop()
 	run(t, 0, "no problems found in 1 backups", "verify", to)
 	at, _, _ := strings.Cut(run(t, 0, "at seq 2116", "restore", "--list", to), " ")
+	run(t, 0, "it has no signature", "restore", "--list", "--trust", "RWQ"+strings.Repeat("A", 53), to)
 	run(t, 0, "restored as of "+at, "restore", "--store", filepath.Join(dir, "third"), "--at", at, to)
 }

@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
 	defer stranger.Close()
 	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // --frames must ignore it
-	names := strings.NewReplacer("STORE", filepath.Join(dir, "store"), "DIR", dir, "FRAMES", plainPDS, "NOBODY", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "STRANGER", stranger.URL)
+	names := strings.NewReplacer("STORE", filepath.Join(dir, "store"), "DIR", dir, "FRAMES", plainPDS, "NOBODY", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "STRANGER", stranger.URL, "TRUST", "RWQ"+strings.Repeat("A", 53))
 	for _, c := range []struct {
 		code int
 		want string
@@ -66,11 +66,15 @@ func TestExitCodes(t *testing.T) {
 		{1, "has no events after seq 99999", "replay --store DIR/far --frames FRAMES --cursor 99999"},
 		{64, "--rate needs --frames", "replay --store STORE --rate 5 --cursor 0"},
 		{64, "must not be negative", "replay --store STORE --frames FRAMES --rate NaN"},
+		{64, "or --idle", "replay --store STORE --frames FRAMES --idle 1m"},
+		{64, "--force-cursor needs --cursor", "replay --store STORE --frames FRAMES --force-cursor"},
 		{64, "is available to this process", "serve --store STORE --memory 1000TiB"},
 		{64, "expected HOST:PORT", "serve --store STORE --admin-listen="},
 		{64, "expected HOST:PORT", "serve --store STORE --listen 3210"},
 		{64, "needs its own address", "serve --store STORE --listen :3210 --admin-listen :3210"},
 		{64, "indexes nothing", "serve --store STORE --consume=false --cursor 5"},
+		{64, "indexes nothing", "serve --store STORE --consume=false --audit 1"},
+		{64, "indexes nothing", "serve --store STORE --consume=false --labelers NOBODY"},
 		{64, "--force-cursor needs --cursor", "serve --store STORE --force-cursor"},
 		{64, "--store is empty", "serve --store="},
 		{64, "write the whole path", "serve --store ~/skein"},
@@ -123,6 +127,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "is not a DID", "backfill --did me"},
 		{1, "no such file", "backfill --car DIR/none.car"},
 		{64, "remove --format", "query --count --format csv followers(NOBODY)"},
+		{64, "remove --format", "query --count --limit 5 followers(NOBODY)"},
 		{64, "text, csv or jsonl", "query --format xml followers(NOBODY)"},
 		{64, "--plc", "serve --store DIR/never --plc directory"},
 		{64, "needs the DIDs", "resync"},
@@ -134,9 +139,12 @@ func TestExitCodes(t *testing.T) {
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill all"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill archive"},
 		{64, "remove --repair=false", "serve --store DIR/never --backfill repos --repair=false"},
+		{64, "remove --repair=false", "serve --store DIR/never --audit 1 --repair=false"},
 		{64, "at most 100000/h", "serve --store DIR/never --audit -1"},
 		{64, "--drain -1s", "serve --store DIR/never --drain -1s"},
-		{64, "--backup-keep and --backup-sign need --backup-to", "serve --store DIR/never --backup-keep 7"},
+		{64, "need --backup-to", "serve --store DIR/never --backup-keep 7"},
+		{64, "need --backup-to", "serve --store DIR/never --backup-every 5m"},
+		{64, "--trust needs --from", "serve --store DIR/never --trust TRUST"},
 		{64, "--backup-to https://example.com/x is a web server", "serve --store DIR/never --backup-to https://example.com/x"},
 		{64, "--backup-to", "serve --store DIR/never --backup-to ftp://x"},
 		{64, "--backup-every 1s", "serve --store DIR/never --backup-to DIR/to --backup-every 1s"},

@@ -56,8 +56,8 @@ func queryCommand(e *command.Environment) *cli.Command {
 			if q.count = count; count && q.method == "rank" {
 				return command.UsageError("--count does not work with rank(…): the number of results is unknown until all are ranked")
 			}
-			if count && (names || format != "text") {
-				return command.UsageError("--count prints a number; remove --format and --names")
+			if count && (names || limit > 0 || format != "text") {
+				return command.UsageError("--count prints a number; remove --format, --limit and --names")
 			}
 			columns := []string{"member"}
 			if names {

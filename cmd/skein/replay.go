@@ -38,8 +38,10 @@ func replayCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--rate needs --frames: a relay sends at its own rate")
 			case o.Until < 0 || o.Idle <= 0 || o.Watchdog < 0:
 				return command.UsageError("--until and --idle-timeout must not be negative, and --idle must be more than 0")
-			case o.Frames != "" && c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == "":
-				return command.UsageError("--frames cannot be combined with --relay")
+			case r.skips && o.Cursor == nil:
+				return command.UsageError("--force-cursor needs --cursor")
+			case o.Frames != "" && (c.IsSet("idle") || c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == ""):
+				return command.UsageError("--frames cannot be combined with --relay or --idle")
 			}
 			return r.run(ctx, e)
 		},

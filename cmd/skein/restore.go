@@ -36,7 +36,7 @@ func restoreCommand(e *command.Environment) *cli.Command {
 				return err
 			}
 			if list {
-				return listBackups(ctx, e, r.target)
+				return listBackups(ctx, e, &r)
 			}
 			if !app.InFolder(so.Store) {
 				return command.UsageError("--store %s: backups are restored into a folder; from there, skein export and skein import copy the store", so.Store)
@@ -62,13 +62,13 @@ func restoreCommand(e *command.Environment) *cli.Command {
 	}
 }
 
-func listBackups(ctx context.Context, e *command.Environment, t backup.Target) error {
-	all, err := backup.List(ctx, t)
+func listBackups(ctx context.Context, e *command.Environment, r *reading) error {
+	all, err := backup.List(ctx, r.target)
 	if err != nil {
 		return err
 	}
 	for _, at := range all {
-		m, err := backup.Find(ctx, t, at, nil)
+		m, err := backup.Find(ctx, r.target, at, r.trust)
 		if err != nil {
 			fmt.Fprintf(e.Stdout, "%s  cannot be read: %s\n", at.Format(time.RFC3339Nano), say.Line(err.Error()))
 			continue
@@ -76,7 +76,7 @@ func listBackups(ctx context.Context, e *command.Environment, t backup.Target) e
 		fmt.Fprintf(e.Stdout, "%s  %s, %s\n", at.Format(time.RFC3339Nano), say.Bytes(m.Bytes()), contents(m))
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("%w in %s", backup.ErrNone, t)
+		return fmt.Errorf("%w in %s", backup.ErrNone, r.target)
 	}
 	return nil
 }

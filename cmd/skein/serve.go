@@ -161,7 +161,7 @@ func (n *node) check() (err error) {
 		why   string
 	}{
 		{n.serve.Listen == n.serve.AdminListen && !strings.HasSuffix(n.serve.Listen, ":0"), "--listen and --admin-listen are both " + n.serve.Listen + "; the admin listener needs its own address"},
-		{!n.consume && (n.stream.Cursor != nil || past || n.from != ""), "--cursor, --backfill and --from have no effect with --consume=false, which indexes nothing"},
+		{!n.consume && (n.stream.Cursor != nil || past || n.from != "" || n.fetch.Audit > 0 || len(n.labelers) > 0), "--cursor, --backfill, --from, --audit and --labelers have no effect with --consume=false, which indexes nothing"},
 		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
 		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},
@@ -169,12 +169,13 @@ func (n *node) check() (err error) {
 		{part && past, "--around fetches the history of its accounts; remove --backfill"},
 		{!part && n.hops != 1, "--hops needs --around"},
 		{n.hops < 1 || n.hops > 2, "--hops must be 1 or 2"},
-		{past && !n.repair, "--backfill fetches repos, which --repair=false forbids; remove --repair=false"},
+		{(past || n.fetch.Audit > 0) && !n.repair, "--backfill and --audit fetch repos, which --repair=false forbids; remove --repair=false"},
 		{n.feeds.Path == "" && n.feeds.Publisher != "", "--feed-publisher needs --feeds FILE"},
 		{n.feeds.Path != "" && n.host == "", "--feeds needs --service-host NAME, the public name of this server; to try a feed, paste its line into the page of any server"},
 		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the whole stream into a store in a folder"},
 		{n.from != "" && !inFolder, "--from restores into a folder; --store " + n.store.Store + " is not one"},
-		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil), "--backup-keep and --backup-sign need --backup-to, the target of the backups"},
+		{n.from == "" && n.source.trust != nil, "--trust needs --from, the backups that must be signed"},
+		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil || n.backups.Every != time.Hour), "--backup-keep, --backup-every and --backup-sign need --backup-to, the target of the backups"},
 		{n.backupTo != "" && !inFolder, "--backup-to: " + app.ErrNoCheckpoint.Error()},
 		{n.backups.Every < time.Minute, "--backup-every " + n.backups.Every.String() + ": must be 1m or more"},
 	} {
