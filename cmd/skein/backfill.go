@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
@@ -35,7 +36,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	var a admin
 	var p past
 	flags := append([]cli.Flag{
-		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the daemon runs", Destination: &p.Archive, Validator: app.CheckArchive, Sources: command.Env("archive")},
+		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the daemon runs", Destination: &p.Archive, Validator: func(s string) error { _, err := archive.Source(s); return err }, Sources: command.Env("archive")},
 		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.Hosts},
 		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated", Destination: &p.dids},
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},

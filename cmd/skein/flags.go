@@ -23,7 +23,7 @@ func newNetwork() *app.Network { return &app.Network{UserAgent: command.UserAgen
 // streamFlags returns the flags of a command that indexes a stream. start says where it starts without --cursor.
 func streamFlags(n *app.Network, so *app.StoreOptions, o *consumer.Options, start string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "URL of the relay: ws(s):// or http(s):// with a host name, or the full subscribeRepos URL", Destination: &n.Relay, Validator: app.CheckRelay, Sources: command.Env("relay")},
+		&cli.StringFlag{Name: "relay", Value: "wss://relay1.us-west.bsky.network", Usage: "URL of the relay: ws(s):// or http(s):// with a host name, or the full subscribeRepos URL", Destination: &n.Relay, Validator: func(s string) error { _, _, err := consumer.ParseRelay(s); return err }, Sources: command.Env("relay")},
 		&cli.StringFlag{Name: "cursor", DefaultText: start, Usage: "start after this sequence number, to index what the relay still keeps; 0 starts at the oldest event", Validator: func(s string) error {
 			seq, err := strconv.ParseInt(s, 10, 64)
 			if o.Cursor = &seq; err != nil || seq < 0 {

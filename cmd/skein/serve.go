@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"skein.blue/consumer"
+	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
 	"skein.blue/graph"
 	"skein.blue/internal/app"
@@ -124,12 +125,13 @@ func (n *node) backupFlags() []cli.Flag {
 
 // parseBackfill reads --backfill.
 func (n *node) parseBackfill(s string) error {
-	archive, isArchive := strings.CutPrefix(s, "archive=")
+	url, isArchive := strings.CutPrefix(s, "archive=")
 	n.serve.Past = app.Past{Repos: s == "repos"}
 	switch {
 	case isArchive:
-		n.serve.Past.Archive = archive
-		return app.CheckArchive(archive)
+		n.serve.Past.Archive = url
+		_, err := archive.Source(url)
+		return err
 	case s != "off" && s != "repos":
 		return errors.New("must be off, repos or archive=URL")
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 
 	"skein.blue/consumer"
-	"skein.blue/consumer/archive"
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/labels"
 	"skein.blue/consumer/proof"
@@ -56,18 +55,6 @@ func (n *Network) ParseVerify(s string) error {
 	}
 	n.Full = s == "full"
 	return nil
-}
-
-// CheckRelay returns an error for the address of a relay that cannot be meant.
-func CheckRelay(s string) error {
-	_, _, err := consumer.ParseRelay(s)
-	return err
-}
-
-// CheckArchive returns an error for the URL of an archive that cannot be meant.
-func CheckArchive(s string) error {
-	_, err := archive.Source(s)
-	return err
 }
 
 // CheckPLC returns an error for the URL of a directory that cannot be meant.
