@@ -216,6 +216,12 @@ func TestPosts(t *testing.T) {
 			t.Errorf("%q is a post: %v", uri, got)
 		}
 	}
+	r := Ranking{RankSpec: &language.RankSpec{Subjects: language.Window{From: oracle.Begin.UnixMicro(), To: math.MaxInt64}}}
+	for _, uri := range []string{"at://did:web:a.example.com/app.bsky.feed.post/", "https://a.example.com/"} {
+		if uri += oracle.TID(uint64(oracle.Begin.UnixMicro()) << 10); r.isRecent(uri) != strings.HasPrefix(uri, "at:") {
+			t.Errorf("%q is recent: %v", uri, r.isRecent(uri))
+		}
+	}
 }
 
 // slowRanking is a result of a ranking in maps.
@@ -386,20 +392,20 @@ func TestRankings(t *testing.T) {
 }
 
 // The later pages of a query that waited read as small a sample as the first, whose budget the wait had halved; with exact=true there is no
-// sample.
+// sample. A result whose total shows that its estimate is above its count needs the lowest count, too.
 func TestLateRankingsAreSampled(t *testing.T) {
 	g := oracle.NewGraph(t, 3, 10, write.Limits{})
-	g.Crowd(algebra.DefaultHopUnits>>9/17+1, func(int) []string { return g.Accounts[:1] })
-	for late, want := range map[uint64]bool{8: false, 9: true} {
+	g.Crowd(algebra.DefaultHopUnits>>9/17+1, func(i int) []string { return []string{g.Accounts[0], fmt.Sprintf("did:web:one%d.example.com", i)} })
+	for late, want := range map[uint64]bool{8: false, 9: true, 13: true} {
 		for _, exact := range []string{"true", "false"} {
-			r, err := Read(query(url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "exact": {exact}}), noon)
+			r, err := Read(query(url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "by": {"share"}, "exact": {exact}}), noon)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.After = &Place{Late: late}
 			if err := evaluated(t, g, r, func(st *Standing, was uint64) error {
-				if was != late || (st.v.Sampled() != "") != (want && exact == "false") {
-					t.Errorf("late %d, exact %s: %d, sampled: %q", late, exact, was, st.v.Sampled())
+				if was != late || (st.v.Sampled() != "") != (want && exact == "false") || len(st.results) != 1 || st.results[0].Count < 400 {
+					t.Errorf("late %d, exact %s: %d, sampled: %q: %+v", late, exact, was, st.v.Sampled(), st.results)
 				}
 				return nil
 			}); err != nil {

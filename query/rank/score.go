@@ -56,6 +56,7 @@ func (st *Standing) measure(r Ranking) error {
 		counted, err = st.v.TotalsIn(r.Via, ids, algebra.Within(window), func(i int, n uint64) { _ = total(i, n) })
 		st.results = st.results[:counted]
 	}
+	st.results = slices.DeleteFunc(st.results, func(e Result) bool { return e.Count < r.Min }) // its estimate was higher
 	slices.SortFunc(st.results, func(x, y Result) int { return inOrder(r.By, x, y) })
 	return err
 }
@@ -159,7 +160,7 @@ func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
 
 // isRecent reports whether a result is a record in the window subjectsSince.
 func (r *Ranking) isRecent(uri string) bool {
-	return r.Subjects.All() || algebra.Within(r.Subjects).Has(ask.ParsePath([]byte(uri[strings.LastIndexByte(uri, '/')+1:])))
+	return r.Subjects.All() || algebra.Within(r.Subjects).Has(ask.Path{TID: ask.TIDOf(dict.URI, uri)})
 }
 
 // IsPost reports whether a URI names a post.
