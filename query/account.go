@@ -70,7 +70,7 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 			}); err != nil {
 				return err
 			}
-			if m := cl.index.Kind(k.Kind, language.Window{}); m != nil && out.State == evidence.Complete {
+			if m := cl.index.Kind(k.Kind, language.Window{}, true); m != nil && out.State == evidence.Complete {
 				out.State, out.Description, out.Partial = evidence.Partial, m.Reason, true
 			}
 		}

@@ -123,7 +123,7 @@ func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
 
 func (c *claim) need(v *algebra.Evaluation, need *evidence.Need) error {
 	if need.Joined {
-		c.lacks(c.index.Kind(c.sn.Self(need.Kind), need.Window))
+		c.lacks(c.index.Kind(c.sn.Self(need.Kind), need.Window, need.Everybody == nil))
 	}
 	switch n := need.Own; {
 	case need.Labels != nil:

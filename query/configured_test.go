@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/sim/oracle"
@@ -47,6 +48,7 @@ func TestConfiguredKinds(t *testing.T) {
 	}
 	open(replies)
 	index(1, 2, "app.bsky.feed.post", record)
+	began := time.Now().UTC().Format(time.RFC3339Nano)
 	has("repliers("+parent+")", did(2))
 	w.says("query?set=citers("+quoted+")", 400, "is not a set")
 	for _, file := range []string{replies + "\napp.bsky.feed.post embed.record.uri at-uri cited citers\nsh.tangled.graph.follow subject did tangledFollows tangledFollowers", ""} {
@@ -85,6 +87,13 @@ func TestConfiguredKinds(t *testing.T) {
 	w.says("/links/all?target="+post, 200, `{"links":{}}`)
 	w.says("subscribe?set=replies("+parent+")", 400, "cannot be watched")
 	w.says("subscribe?set=posts("+did(6)+",since=1d)", 400, "cannot be watched")
+	// A part of the network fetches the repos of its members again, and nobody else's.
+	must(t, w.store.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+		b.Around, b.Swept = format.Around{Centers: []string{did(1)}, Hops: 1}, w.store.SweepDue()
+	}))
+	w.says("query?set=replies("+parent+",since="+began+")", 200, since)
+	w.incomplete("query?set=repliers("+parent+",since="+began+")", false)
+	w.incomplete("query?set=replies("+parent+",since="+time.Now().UTC().Format(time.RFC3339Nano)+")", false)
 }
 
 // aPostRecord is a post of TestPosts, by its record key.

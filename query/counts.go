@@ -142,7 +142,7 @@ func (c *claim) sizes(v *algebra.Reader, edges []language.Via, subjects []langua
 		default:
 			c.ofEverybody("", language.Window{}, edge.Kind)
 			if edge.Op == language.OpLists {
-				c.lacks(c.index.Kind(c.sn.Self(edge.Kind), language.Window{}))
+				c.lacks(c.index.Kind(c.sn.Self(edge.Kind), language.Window{}, false))
 			}
 		}
 		if err != nil {

@@ -10,14 +10,20 @@ import (
 
 // Lacking returns the kinds that lack earlier records, and when they were added; nil if there are
 // none.
-func (s *accounts) Lacking() map[kinds.Kind]time.Time {
+func (s *accounts) Lacking() map[kinds.Kind]time.Time { return s.addedAfter(s.known.Past.Swept) }
+
+// Added returns the kinds that were added to a store with accounts, and when.
+func (s *accounts) Added() map[kinds.Kind]time.Time { return s.addedAfter(0) }
+
+// addedAfter returns the kinds that were added after a sweep.
+func (s *accounts) addedAfter(sweep uint64) map[kinds.Kind]time.Time {
 	added := s.source.Lacks()
 	if len(added) == 0 {
 		return nil
 	}
 	lacking := map[kinds.Kind]time.Time{}
 	for name, lack := range added {
-		if k := s.source.Kinds().ByName(name); k != nil && s.known.Past.Swept < lack.Sweep {
+		if k := s.source.Kinds().ByName(name); k != nil && sweep < lack.Sweep {
 			lacking[k.Kind] = lack.At
 		}
 	}

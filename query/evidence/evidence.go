@@ -4,6 +4,7 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -30,10 +31,7 @@ func (m *Missing) Error() string { return m.Reason }
 // reason stays.
 func (m *Missing) Add(more *Missing) *Missing {
 	if m == nil || more == nil {
-		if m == nil {
-			return more
-		}
-		return m
+		return cmp.Or(m, more)
 	}
 	return &Missing{max(m.Accounts, more.Accounts), max(m.Roster, more.Roster), m.Labelers + more.Labelers, m.Reason}
 }
@@ -42,13 +40,14 @@ func (m *Missing) Add(more *Missing) *Missing {
 type Index struct {
 	ask.Known
 
-	Lacking map[kinds.Kind]time.Time // kinds that were added to an index with accounts, and when
+	Added   map[kinds.Kind]time.Time // kinds that were added to an index with accounts, and when
+	Lacking map[kinds.Kind]time.Time // those for which some accounts have not been queued since
 	Source  func(kinds.Kind) string  // names a kind to clients
 }
 
 // IndexOf returns what is known of the index as a whole.
 func IndexOf(sn *ask.View) Index {
-	return Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }, Known: sn.Known(), Lacking: sn.Lacking()}
+	return Index{Source: func(k kinds.Kind) string { return sn.Kind(k).Source() }, Known: sn.Known(), Added: sn.Added(), Lacking: sn.Lacking()}
 }
 
 // since reports whether a window begins at a time or later.
@@ -67,13 +66,18 @@ func (x *Index) began() time.Time {
 	return x.Holes.Unbroken
 }
 
-// Kind returns what is missing of a kind: its records from before it was added.
-func (x *Index) Kind(k kinds.Kind, w language.Window) *Missing {
+// Kind returns what is missing of a kind, of accounts' own records or of everybody's: its records from before it was added.
+func (x *Index) Kind(k kinds.Kind, w language.Window, own bool) *Missing {
 	at, lacks := x.Lacking[k]
+	hint := "; skein backfill adds older records"
+	if !own && x.Past.Around.Hops > 0 { // nobody fetches the repos of others
+		at, lacks = x.Added[k]
+		hint = " for accounts outside this part of the network"
+	}
 	if !lacks || since(w, at) {
 		return nil
 	}
-	return &Missing{Accounts: x.Counts.Accounts, Reason: fmt.Sprintf("%s has been indexed only since %s; skein backfill adds older records", x.Source(k), at.Format(time.RFC3339))}
+	return &Missing{Accounts: x.Counts.Accounts, Reason: fmt.Sprintf("%s has been indexed only since %s%s", x.Source(k), at.Format(time.RFC3339), hint)}
 }
 
 // unheard is the reason after a hole.
@@ -125,7 +129,7 @@ func (x *Index) Roster() *Missing {
 func (x *Index) All() *Missing {
 	m := x.Everybody("", kinds.Hidden, language.Window{})
 	for k := range x.Lacking {
-		m = m.Add(x.Kind(k, language.Window{}))
+		m = m.Add(x.Kind(k, language.Window{}, false))
 	}
 	return m
 }
@@ -158,7 +162,7 @@ func some(list []string) string {
 // Everybody returns what is missing of the records of a kind of all accounts, within a window. of is the subject that they name,
 // "" for any: in a part of the network, only records that name a center or its records are there.
 func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
-	if m := x.Kind(k, w); m != nil {
+	if m := x.Kind(k, w, false); m != nil {
 		return m
 	}
 	heard := x.heard(w) && (x.Past.Around.Hops == 0 || x.Past.Around.Has(of))
@@ -191,7 +195,7 @@ func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
 	if a.State.Has(ask.FlagHidden) && !x.Holes.Uncompared() && !a.Unwritten { // its sets are empty
 		return nil
 	}
-	if m := x.Kind(k, w); m != nil {
+	if m := x.Kind(k, w, true); m != nil {
 		m.Accounts = 1
 		return m
 	}

@@ -53,6 +53,11 @@ func stopped(x *evidence.Index) { // the writer of partition 1 of 4
 	x.Unwritten = ask.Unwritten{Parts: 2, Settings: dict.Settings{ShardBits: 8, Partitions: 4}}
 }
 
+func swept(x *evidence.Index) {
+	part(x)
+	x.Added = map[kinds.Kind]time.Time{likes: noon.Add(2 * time.Minute)}
+}
+
 func part(x *evidence.Index) {
 	unread(x)
 	x.Past.Around = ask.Around{Centers: []string{"did:web:a.example.com"}, Hops: 1, Members: 9, Since: noon.Add(time.Minute)}
@@ -113,6 +118,8 @@ func TestEverybody(t *testing.T) {
 		"a part, before it had the center":  {x: index(part), of: "did:web:a.example.com", w: from(0), roster: 1, reason: "only what they did"},
 		"a part, another since":             {x: index(part), of: "did:web:b.example.com", w: from(time.Minute), roster: 1, reason: "only what they did"},
 		"a part, anything since":            {x: index(part), w: from(time.Minute), roster: 1, reason: "only what they did"},
+		"a part, of a kind that was added":  {x: index(swept), of: "did:web:a.example.com", w: from(time.Minute), accounts: 100, reason: "like has been indexed only since 2026-11-28T12:02:00Z for accounts outside this part"},
+		"a part, since a kind was added":    {x: index(swept), of: "did:web:a.example.com", w: from(2 * time.Minute)},
 		"a part of several, after its hole": {x: index(part, hole, func(x *evidence.Index) { x.Past.Around.Centers = []string{"a", "b"} }), of: "a", w: from(time.Hour), roster: 1, reason: "they did to 2 named accounts"},
 	} {
 		check(t, what, c.x.Everybody(c.of, likes, c.w), int64(c.accounts), c.roster, 0, c.reason)
@@ -174,6 +181,7 @@ func TestOwn(t *testing.T) {
 		"hidden":                           {index(live), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden, after a hole":             {index(hole), state(rev | ask.FlagHidden), all, evidence.Unverified, "since events were lost"},
 		"whole, of a kind that was added":  {index(lacking), state(rev), all, evidence.Complete, "like has been indexed only since"},
+		"in a part, of one that was added": {index(swept), state(rev), all, evidence.Complete, ""},
 		"hidden, of a kind that was added": {index(lacking), state(rev | ask.FlagHidden), all, evidence.Complete, ""},
 		"whole, since a kind was added":    {index(lacking), state(rev), from(time.Minute), evidence.Complete, ""},
 	} {
