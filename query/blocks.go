@@ -226,7 +226,7 @@ func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
 // order, without those between which there is none.
 func (l *listBlocks) describe(dids []language.Literal) ([]accountBlock, error) {
 	described, inward := []accountBlock{}, l.ways[0]
-	if l.ids[0] == dict.None {
+	if l.gone {
 		return described, nil
 	}
 	all, err := l.between()

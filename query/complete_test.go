@@ -127,7 +127,7 @@ func TestInDoubt(t *testing.T) {
 	w := newWorld(t, 94, 0)
 	a := w.history.Accounts()
 	for i, did := range a[:3] {
-		w.commit(int64(i+1), did, oracle.Op{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]})
+		w.commit(int64(i+1), did, oracle.Op{Kind: "follow", Rkey: "x", Subject: a[(i+1)%3]}, oracle.Op{Kind: "listblock", Rkey: "x", Subject: oracle.ListOf(a[0], 0)})
 	}
 	apply := func(fill func(b *batch.Batch)) {
 		t.Helper()
@@ -138,10 +138,14 @@ func TestInDoubt(t *testing.T) {
 	want := func(what string, everybody, first bool, state string) {
 		t.Helper()
 		t.Log(what)
-		for call, incomplete := range map[string]bool{"query?set=followers(" + a[0] + ")": everybody, "query?set=follows(" + a[0] + ")": first} {
+		byList := "app.bsky.graph.getRelationships?actor=" // by a list of the first account, which may have put the others on it
+		for call, incomplete := range map[string]bool{
+			"query?set=followers(" + a[0] + ")": everybody, "query?set=follows(" + a[0] + ")": first, byList + never + "&others=" + a[1]: first, byList + a[1] + "&others=" + never: first,
+			"getBlocks?direction=blockedBy&actor=" + never + "&others=" + a[1]: first, "getBlocks?direction=blocking&actor=" + a[1] + "&others=" + never: first,
+		} {
 			w.incomplete(call, incomplete)
 		}
-		for _, call := range []string{"query?set=members(A)", "rank?of=members(at://A/x.y.z/1)&via=authors", "counts?edge=authors&subject=at://A/x.y.z/1", "query?set=by(members(at://A/x.y.z/1),members(A))", "overlap?set=members(A)", "path?from=A&to=A"} {
+		for _, call := range []string{"query?set=members(A)", "rank?of=members(at://A/x.y.z/1)&via=authors", "counts?edge=authors&subject=at://A/x.y.z/1", "query?set=by(members(at://A/x.y.z/1),members(A))", "overlap?set=members(A)", "path?from=A&to=A", byList + a[1] + "&others=nobody.example.com"} {
 			w.incomplete(strings.ReplaceAll(call, "A", a[0]), state == "unverified") // who is active may have changed
 		}
 		w.says("getAccount?did="+a[0], 200, `"state":"`+state+`"`)

@@ -37,6 +37,7 @@ type listBlocks struct {
 	*algebra.Reader
 
 	ids  []dict.ID // the account, then the others; None for hidden ones
+	gone bool      // the account is hidden, or all others are
 	ways []bool    // the directions to read: false for blocks by the account, true for those by the others
 
 	blocks, items int               // that may still be read
@@ -47,11 +48,16 @@ type listBlocks struct {
 // newListBlocks begins the first reads of between.
 func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.ID, ways ...bool) *listBlocks {
 	l := &listBlocks{Reader: algebra.NewReader(ctx, sn, w), ids: slices.Clone(ids), ways: ways, blocks: maxListBlocks, items: maxListItems}
+	hidden := 0
 	for i, id := range ids {
 		if sn.IsHidden(id) && (i > 0 || !ways[0]) { // others may block a hidden account
-			l.ids[i] = dict.None
+			if l.ids[i] = dict.None; i == 0 {
+				hidden = len(ids)
+			}
+			hidden++
 		}
 	}
+	l.gone = hidden >= len(ids)-1
 	for _, inward := range ways {
 		beginBetween(sn, blockKind, l.ids, inward)
 		blockers, _ := ends(l.ids, inward)
@@ -73,7 +79,6 @@ func (l *listBlocks) note(q *call, c *caveats) error {
 		return cl.own(make([]language.Literal, len(l.authors)), l.authors, language.Window{}, kinds.ListItem, kinds.ListMember)
 	})
 	if of.Incomplete {
-		of.Missing.Reason = of.Reason
 		err = c.note(of.Missing)
 	}
 	return err
@@ -92,7 +97,7 @@ type byList func(inward bool, other, list dict.ID, of *blockedList, block *ask.S
 
 // find finds the list items by which the account blocks the others, and by which they block it.
 func (l *listBlocks) find(found byList) error {
-	if !slices.ContainsFunc(l.ids[1:], func(id dict.ID) bool { return id != dict.None }) {
+	if l.gone {
 		return nil
 	}
 	var blockers, listed []dict.ID
