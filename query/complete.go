@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -102,11 +101,7 @@ func (q *call) claim(sn *ask.View) *claim {
 }
 
 // lacks notes what is missing of an account, or of everybody.
-func (c *claim) lacks(m *evidence.Missing) {
-	if m != nil {
-		c.missing = c.missing.Add(m)
-	}
-}
+func (c *claim) lacks(m *evidence.Missing) { c.missing = c.missing.Add(m) }
 
 // on notes what the parts of an expression depend on.
 func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
@@ -115,7 +110,8 @@ func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
 			return err
 		}
 	}
-	if c.missing == nil && slices.ContainsFunc(slices.Collect(v.Expr.Root.All()), func(n *language.Node) bool { return n.Is == dict.DID }) {
+	counts := func(n evidence.Need) bool { return n.Kind == kinds.ListMember } // the sizes of lists are of accounts
+	if c.missing == nil && (slices.ContainsFunc(needs, counts) || slices.ContainsFunc(slices.Collect(v.Expr.Root.All()), func(n *language.Node) bool { return n.Is == dict.DID })) {
 		c.lacks(c.index.Statuses())
 	}
 	return nil
@@ -149,14 +145,10 @@ func (c *claim) need(v *algebra.Evaluation, need *evidence.Need) error {
 	return nil
 }
 
-// ofEverybody notes that the answer depends on the records of some kinds of all accounts that name a subject, "" for any.
-func (c *claim) ofEverybody(subject string, w language.Window, of ...kinds.Kind) {
+// ofEverybody notes that the answer depends on the records of a kind of all accounts that name a subject, "" for any.
+func (c *claim) ofEverybody(subject string, w language.Window, of kinds.Kind) {
 	c.everybody = true
-	var worst *evidence.Missing
-	for _, k := range of {
-		worst = cmp.Or(worst, c.index.Everybody(subject, k, w))
-	}
-	c.lacks(worst)
+	c.lacks(c.index.Everybody(subject, of, w))
 }
 
 // own notes that the answer depends on the accounts' own records of some kinds.
@@ -176,7 +168,9 @@ func (c *claim) own(names []language.Literal, ids []dict.ID, w language.Window, 
 func (c *claim) account(did string, id dict.ID, w language.Window, of []kinds.Kind) (err error) {
 	key := any(id)
 	if id == dict.None {
-		key = did
+		if key = did; !dict.ValidDID(did) { // a text, or an AT URI with a handle, has no author
+			return nil
+		}
 	}
 	a := c.states[key]
 	if a == nil {

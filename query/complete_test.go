@@ -90,13 +90,15 @@ func TestComplete(t *testing.T) {
 	w := newWorld(t, 92, 0)
 	a := w.history.Accounts()
 	w.says("query?set=followers("+a[1]+")", 200, `"reason":"nothing is indexed yet"`)
+	w.says("path?from="+never+"&to="+never, 200, `{"path":["`+never+`"]}`)
 	w.commit(1, a[0], oracle.Op{Kind: "follow", Rkey: "x", Subject: a[1]})
 	everybody := []string{
-		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
+		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")&since=2026-01-01", "path?from=" + a[0] + "&to=" + never, "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
 		"getBlocks?actor=" + a[0] + "&direction=blockedBy", "counts?edge=followers&subject=" + a[1], "query?set=rank(of=members(" + never + "),via=followers)", "rank?of=members(" + never + ")&via=followers",
 		"known?actor=" + a[0] + "&edge=followers&subject=" + a[1],
 	}
-	own := []string{"rank?of=members(" + a[0] + ")&via=follows", "query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
+	handled := "%22at://a.example.com/app.bsky.graph.list/x%22" // it has no author
+	own := []string{"query?set=rank(of=members(" + handled + "),via=listed)", "counts?edge=listed&subject=" + handled, "path?from=" + a[0] + "&to=" + never + "&max=1", "histogram?set=followers(" + a[1] + ")&since=2100-01-01", "histogram?set=followers(" + a[1] + ",since=2100-01-01)&since=2026-01-01", "rank?of=members(" + a[0] + ")&via=follows", "query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
 	for _, call := range append(everybody, own...) {
 		w.incomplete(call, false)
 	}
@@ -198,7 +200,7 @@ func TestUnwritten(t *testing.T) {
 			w.says("getAccount?did="+did, 200, `"state":"`+state+`"`)
 		}
 		w.incomplete("query?set=likers(at://"+a[0]+"/app.bsky.feed.post/x)", percent > 0)
-		for _, call := range []string{"query?set=members(" + a[0] + ")", "counts?edge=follows&subject=" + a[0], "known?edge=follows&actor=" + a[0] + "&subject=" + a[1], "getBlocks?direction=blocking&actor=" + a[0] + "&others=" + a[1]} {
+		for _, call := range []string{"query?set=members(" + a[0] + ")", "counts?edge=follows&subject=" + a[0], "known?edge=follows&actor=" + a[0] + "&subject=" + a[1], "getBlocks?direction=blocking&actor=" + a[0] + "&others=" + a[1], "list?set=listblocks(" + a[0] + ")&order=size(listed)"} {
 			w.incomplete(call, percent > 0) // who is active may have changed
 		}
 		var stats struct {

@@ -57,7 +57,11 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", language.Brief(q.Values.Get("bucket")))
 	}
 	out := histogramAnswer{Type: e.Type().String()}
-	err = q.evaluate(ctx, e, evidence.Of(&e.Root), &out.caveats, func(v *algebra.Evaluation) error {
+	read := e.Root
+	if begins := read.Window.From; read.Op.IsSet() && !window.All() && (read.Window.All() || begins < window.From) {
+		read.Window = window // of the two, the one that begins later
+	}
+	err = q.evaluate(ctx, e, evidence.Of(&read), &out.caveats, func(v *algebra.Evaluation) error {
 		set, _, err := v.Result()
 		if err != nil {
 			return err

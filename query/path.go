@@ -24,7 +24,7 @@ func path(ctx context.Context, q *call) (any, error) {
 		return nil, err
 	}
 	ends = append(ends, to...)
-	most := q.Integer("max", 1, maxPath, maxPath)
+	most, same := q.Integer("max", 1, maxPath, maxPath), ends[0].S == ends[1].S
 	out := struct {
 		Path []string `json:"path"`
 		caveats
@@ -43,17 +43,19 @@ func path(ctx context.Context, q *call) (any, error) {
 		// last, on its own.
 		err = q.rests(sn, &out.caveats, func(cl *claim) error {
 			cl.lacks(cl.index.Statuses())
-			switch len(chain) {
-			case 1:
+			if same {
 				return nil
-			case 2:
-			default:
+			}
+			if len(chain) != 2 && most > 1 {
 				cl.ofEverybody("", language.Window{}, followKind.Kind)
 			}
 			return cl.own(ends[:1], ids[:1], language.Window{}, followKind.Kind)
 		})
 		if err != nil {
 			return err
+		}
+		if same && ids[0] == dict.None { // it is active
+			out.Path = append(out.Path, ends[0].S)
 		}
 		return sn.Strings(dict.DID, chain, func(_ int, did []byte) error {
 			out.Path = append(out.Path, string(did))
