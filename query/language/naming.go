@@ -23,14 +23,11 @@ func (v *Vocabulary) KindAt(collection, path string) *kinds.Info {
 // ActorsOf returns the expression of the accounts with an edge of kind k to target, nil if
 // there can be no such edge. Expressions in text cannot name all of these sets.
 func (v *Vocabulary) ActorsOf(k *kinds.Info, target string) *Expr {
-	if k == nil || k.Kind.IsSelf() {
+	if k == nil || k.Kind.IsSelf() || !k.To.Form.Valid([]byte(target)) {
 		return nil
 	}
-	l, ok := LiteralOf(target)
-	if k.To.Form.IsString() {
-		l, ok = Literal{S: target, Is: dict.URI}, k.To.Form.Valid([]byte(target))
-	}
-	if !ok || l.S != target || l.Is != k.To.Is() || l.Handle != "" || !k.To.Form.IsString() && l.Unusable() != "" {
+	l := Literal{S: target, Is: k.To.Is()}
+	if !k.To.Form.IsString() && l.Unusable() != "" {
 		return nil
 	}
 	return &Expr{words: v, Source: k.Source() + " " + target, Strings: []Literal{l}, Offsets: []int{0}, Root: Node{Op: OpReverse, Kind: k.Kind, Is: dict.DID}}

@@ -618,7 +618,7 @@ func TestActorsOf(t *testing.T) {
 			t.Errorf("%s is found as %+v", k.Source(), got)
 		}
 		for target, ok := range map[string]bool{
-			did: k.To.Is() == dict.DID, uri: k.To.Is() == dict.URI, "@a.example.com": false, "$viewer": false, "at://a.example.com/x.y.z/k": false, "did:plc:short": false,
+			did: k.To.Is() == dict.DID, uri: k.To.Is() == dict.URI, "@a.example.com": false, "$viewer": false, "at://a.example.com/x.y.z/k": k.To.Is() == dict.URI, "did:plc:short": false,
 			"https://bsky.app/profile/" + did: false, "https://bsky.app/profile/" + did + "/post/x": false, "": false, "x)": false,
 		} {
 			e := builtIn.ActorsOf(k, target)
