@@ -3,8 +3,8 @@ package query
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +47,11 @@ func labels(ctx context.Context, q *call) (any, error) {
 	err = q.View(ctx, func(sn *ask.View) error {
 		err := q.labelers(sn, &out.caveats, nil)
 		if err == nil {
-			out.Labels, err = readLabels(sn, subjects, false, make([]uint64, 4), math.MaxInt)
+			out.Labels, err = readLabels(sn, subjects, false, make([]uint64, 4), labelsRead+1)
+		}
+		if err == nil && len(out.Labels) > labelsRead { // labelers choose how many
+			out.Labels = out.Labels[:labelsRead]
+			err = out.note(&evidence.Missing{Reason: fmt.Sprintf("these subjects have more than %d labels; not all were read", labelsRead)})
 		}
 		return err
 	})

@@ -227,6 +227,8 @@ func TestQueryLabels(t *testing.T) {
 	}
 	say(nil, labels...)
 	say(func(l *format.Labeler) { l.Name, l.DID = other, other })
+	w.says("labels?subject="+visible[8], 200, `"reason":"these subjects have more than 20000 labels; not all were read"`)
+	w.incomplete("labels?subject="+visible[0]+"&subject="+visible[7], false)
 	matching := func(has func(uri string) bool) (some []string) {
 		for _, l := range want {
 			if has(l[:strings.Index(l, " ")]) {
