@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,9 +76,9 @@ func tableOf[T any](items []T, cursor string, total any) *table {
 
 // add inserts a column.
 func (t *table) add(c column, at int, cell func(row int) any) {
-	t.columns = append(t.columns[:at], append([]column{c}, t.columns[at:]...)...)
+	t.columns = slices.Insert(t.columns, at, c)
 	for i, row := range t.rows {
-		t.rows[i] = append(row[:at], append([]any{cell(i)}, row[at:]...)...)
+		t.rows[i] = slices.Insert(row, at, cell(i))
 	}
 }
 
@@ -181,13 +183,10 @@ func (s *Server) handlesOf(ctx context.Context, q *xrpc.Query, t *table) (map[st
 // accountOf returns the account that a cell names, or the author of the record, "" if it is neither.
 func accountOf(cell any) string {
 	s, _ := cell.(string)
-	if rest, ok := strings.CutPrefix(s, "at://"); ok {
-		s, _, _ = strings.Cut(rest, "/")
+	if did, ok := dict.AuthorOf(s); ok || dict.ValidDID(s) {
+		return cmp.Or(did, s)
 	}
-	if !dict.ValidDID(s) {
-		return ""
-	}
-	return s
+	return ""
 }
 
 // of returns an answer in a format. Headers stand for what tables have no place for: the next page, the total, and why the answer may
@@ -218,12 +217,7 @@ func (f formatted) of(h http.Header, r *http.Request) ([]byte, error) {
 }
 
 // text returns a cell as text.
-func text(cell any) string {
-	if cell == nil {
-		return ""
-	}
-	return fmt.Sprint(cell)
-}
+func text(cell any) string { return fmt.Sprint(cmp.Or(cell, any(""))) }
 
 func (t *table) csv() ([]byte, error) {
 	var b bytes.Buffer

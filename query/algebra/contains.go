@@ -78,15 +78,11 @@ func (v *Evaluation) hasAll(n *language.Node, x language.Literal, id dict.ID) (b
 			return false, err
 		}
 		switch {
-		case n.Op == language.OpAtLeast:
+		case n.Op == language.OpAtLeast, n.Op == language.OpUnion:
 			if in {
 				sets++
 			}
-			if sets == n.Least {
-				return true, nil
-			}
-		case n.Op == language.OpUnion:
-			if in {
+			if sets == max(n.Least, 1) {
 				return true, nil
 			}
 		case in == (n.Op == language.OpExcept && i > 0):

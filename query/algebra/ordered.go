@@ -86,8 +86,7 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 	if err != nil {
 		return nil, nil, err
 	}
-	placed := may.placed
-	ahead := may.ahead
+	placed, ahead := may.placed, may.ahead
 	for _, m := range records {
 		at := order.timeOf(m.Path)
 		ahead = ahead || at == ask.Timeless && m.Path.HasTime()

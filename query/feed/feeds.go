@@ -37,13 +37,8 @@ type Feeds struct {
 
 // New reads the file of feeds.
 func New(o Options) (*Feeds, error) {
-	if o.Kinds == nil {
-		o.Kinds = kinds.BuiltIn
-	}
+	o.Kinds, o.Publisher = cmp.Or(o.Kinds, kinds.BuiltIn), cmp.Or(o.Publisher, o.Service)
 	f := &Feeds{o: o}
-	if f.o.Publisher == "" {
-		f.o.Publisher = o.Service
-	}
 	if _, err := syntax.ParseDID(f.o.Publisher); err != nil {
 		return nil, fmt.Errorf("the publisher %q of the feeds is not a DID: %w", f.o.Publisher, err)
 	}

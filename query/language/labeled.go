@@ -113,7 +113,6 @@ func (e *Expr) become(n *Node, ns dict.Namespace) {
 		if n.Kind = kinds.LabeledAccount; ns == dict.URI {
 			n.Kind = kinds.LabeledRecord
 		}
-		return
 	}
 	for i := range n.Args {
 		e.become(&n.Args[i], ns)

@@ -430,11 +430,8 @@ func (p *parser) sample(n *Node, depth int) error {
 	n.Args, n.Is = []Node{of}, of.Is
 	const usage = "sample takes a set and a number: sample(E, 1000), or sample(E, 1000, seed=2) for another sample"
 	more, err := p.next("sample")
-	switch {
-	case err != nil:
-		return err
-	case !more:
-		return p.errorf(n.Offset, usage)
+	if err != nil || !more {
+		return cmp.Or(err, p.errorf(n.Offset, usage))
 	}
 	if n.Least, err = p.number("the number of members", MaxSample); err != nil {
 		return err
