@@ -123,8 +123,13 @@ func (c *creator) look(ctx context.Context) error {
 		if !newest.Before(c.m.Time) {
 			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or use another target", c.t, newest.Format(time.RFC3339), c.m.Time.Format(time.RFC3339))
 		}
-		// If it cannot be read, all is read and sent again.
-		if m, err := read(ctx, c.t, newest, nil); err == nil {
+		var own *Trust
+		if c.o.Signer != nil { // it would sign the hashes of others who can write to the target
+			key, _ := c.o.Signer.Public().(Trust)
+			own = &key
+		}
+		// If it cannot be used, all files are read again.
+		if m, err := read(ctx, c.t, newest, own); err == nil {
 			for _, f := range m.Files {
 				c.known[f.Name] = f
 				c.named[f.part()] = true

@@ -2,7 +2,9 @@ package backup_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -173,14 +175,16 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A manifest without the trusted signature is refused.
+// A manifest without the trusted signature is refused, and no signature certifies its hashes.
 func TestSignature(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "target")
 	to := open(t, at)
 	sign, trust := signer(t)
 	_, other := signer(t)
 	content := folder{"000001.sst": "x"}
-	made(t, to, content, backup.CreateOptions{Time: time.Now(), Signer: sign})
+	o := backup.CreateOptions{Dir: t.TempDir(), Time: time.Now(), Signer: sign}
+	content.write(t, o.Dir)
+	made(t, to, nil, o)
 	find := func(k *backup.Trust) error { _, err := backup.Find(t.Context(), to, time.Time{}, k); return err }
 	must(t, errors.Join(find(trust), find(nil)))
 	if err := find(other); !errors.Is(err, backup.ErrSignature) {
@@ -199,6 +203,15 @@ func TestSignature(t *testing.T) {
 	must(t, errors.Join(os.WriteFile(names[0], b, 0o600), os.Remove(names[0]+".minisig")))
 	if err := find(trust); !errors.Is(err, backup.ErrSignature) {
 		t.Fatal(err)
+	}
+	hash := func(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }
+	must(t, os.WriteFile(names[0], bytes.Replace(b, []byte(hash("x")), []byte(hash("y")), 1), 0o600))
+	must(t, to.Put(t.Context(), "parts/"+hash("y")[:2]+"/"+hash("y"), 1, strings.NewReader("y"), false))
+	o.Time = o.Time.Add(time.Second)
+	made(t, to, nil, o)
+	m, err := backup.Find(t.Context(), to, time.Time{}, trust)
+	if err != nil || m.Files[0].SHA256 != hash("x") {
+		t.Fatalf("%+v %v", m, err)
 	}
 }
 
