@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sync/errgroup"
 
+	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/say"
 )
 
@@ -67,8 +68,16 @@ func Unfinished(dir string) bool {
 
 // Restore writes the files of a backup. Each is checked against its hash before it gets its name.
 // After an interruption it can be called again, and continues. The folder is a store only when
-// Restore has returned nil.
-func Restore(ctx context.Context, t Target, o RestoreOptions) error {
+// Restore has returned nil. Meanwhile it is locked, as a store is.
+func Restore(ctx context.Context, t Target, o RestoreOptions) (err error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	lock, err := pebblekv.Lock(o.Dir)
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	r := &restorer{o: o, t: t, m: o.Manifest}
 	for _, step := range []func() error{r.begin, r.room, func() error { return r.fetch(ctx) }, r.finish} {
 		if err := step(); err != nil {
@@ -85,12 +94,9 @@ type restorer struct {
 	done atomic.Int64
 }
 
-// begin makes the folder, or finds that it holds the beginning of a restore. Of that, the files that
+// begin marks an empty folder, or finds that it holds the beginning of a restore. Of that, the files that
 // this backup lacks are removed.
 func (r *restorer) begin() error {
-	if err := os.MkdirAll(r.o.Dir, 0o755); err != nil {
-		return err
-	}
 	b, err := r.m.encode()
 	if err != nil {
 		return err
@@ -99,7 +105,7 @@ func (r *restorer) begin() error {
 	if err != nil {
 		return err
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lostFound })
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lostFound || e.Name() == "LOCK" })
 	mark := filepath.Join(r.o.Dir, unfinished)
 	switch old, err := os.ReadFile(mark); {
 	case err == nil && bytes.Equal(old, b):

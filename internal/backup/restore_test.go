@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skein.blue/internal/backup"
+	"skein.blue/internal/kv"
 )
 
 // Over HTTP, a restore survives connections that break; after an interruption it reads only what it
@@ -129,7 +130,7 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
-// A restore that was interrupted is continued with a newer backup, and what they share is used.
+// A restore that was interrupted is continued with a newer backup, and what they share is used. While it runs, no other has the folder.
 func TestRestoreOfANewerBackup(t *testing.T) {
 	defer backup.SetPause(time.Millisecond)()
 	to := open(t, filepath.Join(t.TempDir(), "target"))
@@ -145,6 +146,9 @@ func TestRestoreOfANewerBackup(t *testing.T) {
 	cut := &hooked{to, func(_, name string) error { // when the tables are there
 		for name == partOf(m, "MANIFEST-000001") {
 			if has := readFolder(t, into); has["000001.sst"] != "" && has["000002.sst"] != "" {
+				if err := backup.Restore(t.Context(), to, backup.RestoreOptions{Dir: into, Manifest: m}); !errors.Is(err, kv.ErrLocked) {
+					t.Errorf("a second restore into the folder: %v", err)
+				}
 				return errGone
 			}
 			time.Sleep(time.Millisecond)

@@ -76,6 +76,9 @@ func forbidden(dir string, err error) error {
 	return fmt.Errorf("pebblekv: no permission to open %s: run skein as the owner of the folder: %w", dir, err)
 }
 
+// Lock keeps others out of a folder until the lock is closed. It returns kv.ErrLocked if a store or another Lock has it.
+func Lock(dir string) (*pebble.Lock, error) { return lockFolder(disk{vfs.Default}, dir) }
+
 // lockFolder keeps other processes out.
 func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
 	l, err := pebble.LockDirectory(dir, fs)
