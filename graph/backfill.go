@@ -105,10 +105,10 @@ func (s *past) setBackfill(b format.Backfill) {
 
 // loadBackfill reads the state of the backfill for some partitions. It continues what was being fetched for any of them.
 func loadBackfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err error) {
-	err = eachPart(r, parts, format.KeyBackfill, func(_ uint8, v []byte) error {
-		one, err := format.FromJSON[format.Backfill](v)
-		b = read.BothBackfills(b, one)
-		return err
+	err = read.EachPart(r, format.KeyBackfill, func(one format.Backfill) {
+		if one.Parts&parts != 0 {
+			b = read.BothBackfills(b, one)
+		}
 	})
 	if b.Parts != parts { // nothing was fetched for some
 		b = read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts})

@@ -114,10 +114,10 @@ func (s *core) setHoles(ctx context.Context, h format.Holes) error {
 
 // loadHoles reads the holes of partitions. A hole in any of their rows, which may be of other divisions of the partitions, counts for all.
 func loadHoles(r kv.Reader, parts format.Partitions) (all format.Holes, err error) {
-	err = eachPart(r, parts, format.KeyHoles, func(_ uint8, v []byte) error {
-		h, err := format.FromJSON[format.Holes](v)
-		all = read.BothHoles(all, h)
-		return err
+	err = read.EachPart(r, format.KeyHoles, func(h format.Holes) {
+		if h.Parts&parts != 0 {
+			all = read.BothHoles(all, h)
+		}
 	})
 	all.Parts = parts
 	return all, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -86,11 +87,11 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 // load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
 	l.others, l.counts = format.Counts{}.Clone(), format.Counts{}.Clone()
-	err := eachPart(r, l.parts, format.KeyCounts, func(part uint8, v []byte) error {
+	err := kv.ScanPrefix(r, format.KeyCounts, func(k, v []byte) error {
 		c, err := format.DecodeCounts(v)
-		if part == l.first {
+		if part := k[len(k)-1]; part == l.first {
 			l.counts = c
-		} else {
+		} else if l.parts.Has(part) {
 			l.others.Add(c)
 		}
 		return err
@@ -126,28 +127,22 @@ func (l *lane) load(r kv.Reader) error {
 	return l.notes.load(r)
 }
 
-// eachPart calls each with the values of a row that each of some partitions may have.
-func eachPart(r kv.Reader, parts format.Partitions, key []byte, each func(part uint8, v []byte) error) error {
-	for part := range parts.Each {
-		v, ok, err := r.Get(format.PartKey(key, part))
-		if err == nil && ok {
-			err = each(part, v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// pieceBytes is the size of the pieces of a row, which may be larger than an engine's largest value.
+const pieceBytes = 40_000
 
-// setFirst sets such a row of the first of some partitions, as JSON, and takes away those of the others, which are from other divisions.
-// Questions keep these rows.
+// setFirst sets a row of the first of some partitions (read.EachPart), as JSON in pieces, and takes away those of the others, which are
+// from other divisions. Questions keep these rows.
 func setFirst(tx kv.Txn, key []byte, parts format.Partitions, v any) error {
 	for part := range parts.Each {
-		tx.Delete(format.PartKey(key, part))
+		old := format.PartKey(key, part)
+		tx.DeleteRange(old, kv.PrefixEnd(old))
 	}
 	tx.Touch()
-	return write.SetJSON(tx, format.PartKey(key, parts.First()), v)
+	text, err := json.Marshal(v)
+	for at := 0; at < len(text); at += pieceBytes {
+		tx.Set(format.PieceKey(key, parts.First(), at), text[at:min(at+pieceBytes, len(text))])
+	}
+	return err
 }
 
 func (l *lane) newRows() []format.CursorRow {

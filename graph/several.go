@@ -188,26 +188,23 @@ func (s *Store) Move(ctx context.Context) error {
 // splitRows gives partitions that move rows of their own, as part of a write: of the holes and of the backfill. One such row is
 // about several partitions.
 func splitRows(tx kv.Txn, moving format.Partitions) error {
-	tx.Touch()
 	return errors.Join(
-		splitRow(tx, format.KeyHoles, moving, format.FromJSON[format.Holes], func(h *format.Holes) *format.Partitions { return &h.Parts }),
-		splitRow(tx, format.KeyBackfill, moving, format.FromJSON[format.Backfill], func(b *format.Backfill) *format.Partitions { return &b.Parts }))
+		splitRow(tx, format.KeyHoles, moving, func(h *format.Holes) *format.Partitions { return &h.Parts }),
+		splitRow(tx, format.KeyBackfill, moving, func(b *format.Backfill) *format.Partitions { return &b.Parts }))
 }
 
-func splitRow[T any](tx kv.Txn, key []byte, moving format.Partitions, decode func([]byte) (T, error), partsOf func(*T) *format.Partitions) error {
+func splitRow[T any](tx kv.Txn, key []byte, moving format.Partitions, partsOf func(*T) *format.Partitions) error {
 	var rows []T
-	err := kv.ScanPrefix(tx, key, func(_, v []byte) error {
-		row, err := decode(v)
+	err := read.EachPart(tx, key, func(row T) {
 		if all := *partsOf(&row); all&moving != 0 && all&^moving != 0 {
 			rows = append(rows, row)
 		}
-		return err
 	})
 	for i := range rows {
 		parts := partsOf(&rows[i])
 		all := *parts
 		for _, *parts = range []format.Partitions{all & moving, all &^ moving} {
-			err = errors.Join(err, write.SetJSON(tx, format.PartKey(key, parts.First()), rows[i]))
+			err = errors.Join(err, setFirst(tx, key, *parts, rows[i]))
 		}
 	}
 	return err

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -166,4 +167,27 @@ func TestAccountsOfMoves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The state of a backfill of 3,000 hosts, larger than the largest value of FoundationDB, moves with the partitions.
+func TestManyHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		one := openWriter(t, store, sharedSettings, true)
+		for _, hosts := range []int{3000, 1700, 2} {
+			want := format.Backfill{Parts: format.AllPartitions(64), Hosts: map[string]format.HostBackfill{}}
+			for i := range hosts {
+				want.Hosts[fmt.Sprintf("https://host%04d.example", i)] = format.HostBackfill{Listed: int64(i)}
+			}
+			must(t, one.ChangeBackfill(t.Context(), func(b *format.Backfill) { *b = want }))
+			two := openWriter(t, store, sharedSettings, true)
+			graph.Settle(t, one, two)
+			closed(t, one)
+			graph.Settle(t, two)
+			if one = two; !reflect.DeepEqual(one.Backfill(), want) {
+				t.Errorf("%d hosts, want %d", len(one.Backfill().Hosts), hosts)
+			}
+		}
+		closed(t, one)
+	})
 }

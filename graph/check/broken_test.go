@@ -59,7 +59,7 @@ func TestBrokenAccounts(t *testing.T) {
 		},
 		"holes that cannot be read": func(b *bench) string {
 			b.rows[string(format.KeyHoles)+"x"] = []byte("{")
-			return "unexpected end of JSON"
+			return "reading a format.Holes: unexpected EOF"
 		},
 		"a state that counts a record too many": func(b *bench) string {
 			b.setState(zoe, func(st *format.RepoState) { st.Records[3]++ })

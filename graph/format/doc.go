@@ -23,9 +23,9 @@
 //	'm' "counts" part            → Counts, JSON   (counts.go); totals are sums
 //	'm' "hidden" part            → version of the hidden set (8)
 //	'm' "hiding" part version(1) → Hiding, JSON   (hiding.go)
-//	'm' "holes" part             → Holes, JSON    (holes.go)
+//	'm' "holes" part offset(4)   → piece of Holes, JSON (holes.go)
 //	'm' "writer" part            → token of the last write (16)
-//	'm' "backfill" part          → Backfill, JSON (resync.go)
+//	'm' "backfill" part offset(4) → piece of Backfill, JSON (resync.go)
 //	'm' "kinds"                  → configured kinds, JSON (kinds.go)
 //	'm' "lacking"                → a Lack by the name of each late kind, JSON (resync.go)
 //	'm' "import"                 → nothing        while an import is not finished

@@ -99,6 +99,7 @@ func goldenKeys() []harness.Form {
 	}
 	add("counts", PartKey(KeyCounts, 9), readPlainKey)
 	add("hidden", PartKey(KeyHidden, 9), readPlainKey)
+	add("piece of a backfill", PieceKey(KeyBackfill, 9, 40_000), readPlainKey)
 	add("hiding", HidingKey(9, 257), readPlainKey)
 	add("writer", PartKey(KeyWriter, 0), readPlainKey)
 	add("cursor", CursorKey(9, "wss://bsky.network"), readCursorKey)

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -116,6 +117,11 @@ func (l Layout) ParseSetKey(key []byte) (k kinds.Kind, subject dict.ID, part uin
 
 // PartKey returns the key of a partition's own row of a kind.
 func PartKey(key []byte, part uint8) []byte { return append(slices.Clone(key), part) }
+
+// PieceKey returns the key of the piece of such a row that begins at an offset.
+func PieceKey(key []byte, part uint8, at int) []byte {
+	return binary.BigEndian.AppendUint32(PartKey(key, part), uint32(at))
+}
 
 // CursorKey returns the key of a source's cursor in a partition.
 func CursorKey(part uint8, source string) []byte { return append([]byte{KeyCursor, part}, source...) }

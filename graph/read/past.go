@@ -1,7 +1,10 @@
 package read
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -9,14 +12,27 @@ import (
 	"skein.blue/internal/kv"
 )
 
+// EachPart calls each with the rows of a kind of Backfill or Holes, whose pieces follow one another.
+func EachPart[T any](r kv.Reader, key []byte, each func(T)) error {
+	var all []byte
+	err := kv.ScanPrefix(r, key, func(_, v []byte) error {
+		all = append(all, v...)
+		return nil
+	})
+	for d := json.NewDecoder(bytes.NewReader(all)); err == nil && d.InputOffset() < int64(len(all)); {
+		var row T
+		if err = d.Decode(&row); err != nil {
+			return fmt.Errorf("reading a %T: %w", row, err)
+		}
+		each(row)
+	}
+	return err
+}
+
 // Backfill returns the state of the backfill of all writers: the roster and the sweep that all of them have, and what any of
 // them has under way.
 func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
-	err = kv.ScanPrefix(r, format.KeyBackfill, func(_, v []byte) error {
-		one, err := format.FromJSON[format.Backfill](v)
-		b = BothBackfills(b, one)
-		return err
-	})
+	err = EachPart(r, format.KeyBackfill, func(one format.Backfill) { b = BothBackfills(b, one) })
 	if b.Parts != format.AllPartitions(l.Settings.Partitions) { // a writer has not finished any
 		b.Roster, b.Swept = format.Roster{}, 0
 	}
@@ -90,11 +106,7 @@ func bothRosters(a, b format.Roster) format.Roster {
 
 // Holes returns the holes of the stream of all writers.
 func Holes(r kv.Reader) (all format.Holes, err error) {
-	err = kv.ScanPrefix(r, format.KeyHoles, func(_, v []byte) error {
-		h, err := format.FromJSON[format.Holes](v)
-		all = BothHoles(all, h)
-		return err
-	})
+	err = EachPart(r, format.KeyHoles, func(h format.Holes) { all = BothHoles(all, h) })
 	return all, err
 }
 
