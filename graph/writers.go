@@ -136,8 +136,10 @@ func (s *core) FollowWriters(ctx context.Context) error {
 			s.o.Logger.Debug("cannot read the writers' heartbeats", "error", err)
 		} else {
 			parts := format.AllPartitions(s.layout.Settings.Partitions)
-			for _, row := range s.watch.living() {
-				parts &^= row.Parts
+			for token, row := range s.watch.living() {
+				if s.watch.seen(token).beats > 0 { // one that this process has not heard may be dead
+					parts &^= row.Parts
+				}
 			}
 			s.unwritten.Store(uint64(parts))
 			if s.o.Joins && s.claim != nil && s.claim.isDue() {

@@ -76,7 +76,8 @@ func TestUnwritten(t *testing.T) {
 		moved(t, c, 12)
 		unwritten(1500*time.Millisecond, "0000, 0 %")
 		_, ofAnother := follow(t, &connection{Store: store})
-		ofAnother(0, "0000, 0 %")
+		ofAnother(0, "1111, 100 %") // it has heard none of them
+		ofAnother(1500*time.Millisecond, "0000, 0 %")
 		must(t, a.close(t.Context()))
 		unwritten(1500*time.Millisecond, "0011, 50 %")
 		c.stop()

@@ -139,6 +139,7 @@ func (s *server) start() error {
 	o.Page.Kinds, o.Page.Accounts = s.Graph.Kinds(), s.accounts
 	live := page.NewLive(s.sample)
 	t.run("page", live.Run)
+	t.run("writers", s.Graph.FollowWriters)
 	api, admin := s.dated(page.Handler(s.api, live, o.Page)), s.dated(s.admin())
 	if err := s.front.listen(t.ctx, o); err != nil {
 		return err
@@ -146,7 +147,6 @@ func (s *server) start() error {
 	s.Registry.MustRegister(s.front.refused)
 	s.front.serve(t, o, api, admin)
 	t.run("fence", s.awaitFenced)
-	t.run("writers", s.Graph.FollowWriters)
 	if o.Space != nil {
 		t.run("space", s.awaitSpace)
 	}
