@@ -54,7 +54,7 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 		if !errors.Is(err, ErrExists) {
 			return nil, err
 		}
-		if err := removeExpired(ctx, t); err != nil {
+		if err := l.removeExpired(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -62,10 +62,11 @@ func acquire(ctx context.Context, t Target) (*lock, error) {
 }
 
 // removeExpired removes a lock that nobody holds any more, and returns ErrBusy for another. One that
-// exists and cannot be found was given back in between, or a server was killed while it wrote it. If that
-// removes the lock of a writer that just took it, that writer notices (held).
-func removeExpired(ctx context.Context, t Target) error {
-	b, err := get(ctx, t, lockName, 64<<10)
+// exists and cannot be found was given back in between, or a server was killed while it wrote it. One of
+// this run was written by a request whose answer was lost. If the removal hits the lock of a writer that
+// just took it, that writer notices (held).
+func (l *lock) removeExpired(ctx context.Context) error {
+	b, err := get(ctx, l.t, lockName, 64<<10)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -74,10 +75,10 @@ func removeExpired(ctx context.Context, t Target) error {
 	if json.Unmarshal(b, &old) == nil {
 		left = time.Until(old.Until)
 	}
-	if left > 0 && left < 2*lockFor {
-		return fmt.Errorf("%s: %w: %s writes to it; if that process is gone, the lock expires at %s", t, ErrBusy, say.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
+	if left > 0 && left < 2*lockFor && old.Owner != l.owner {
+		return fmt.Errorf("%s: %w: %s writes to it; if that process is gone, the lock expires at %s", l.t, ErrBusy, say.Line(old.Owner), old.Until.UTC().Format(time.RFC3339))
 	}
-	return t.Delete(ctx, lockName)
+	return l.t.Delete(ctx, lockName)
 }
 
 // write makes the lock last from now on, and calls put to write it.

@@ -41,6 +41,15 @@ func TestLock(t *testing.T) {
 			t.Fatal(left, err)
 		}
 	}
+	answers := 0 // the first one is lost, and the request is repeated
+	lossy := &hooked{to, func(op, _ string) error {
+		if op != "claim" || answers > 0 {
+			return nil
+		}
+		answers++
+		return errors.Join(errHappened, backup.ErrExists)
+	}}
+	made(t, lossy, content, backup.CreateOptions{Time: time.Now().Add(time.Minute)})
 }
 
 // A writer that stood still for longer than its lock lasts writes and removes nothing that could
