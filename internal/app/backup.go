@@ -209,12 +209,14 @@ func (s *server) backUp(ctx context.Context, o *BackupSchedule, last prometheus.
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil:
+		case r.Time.IsZero():
 			next = min(o.Every, time.Minute<<min(failures, 6))
 			failures++
 			log.Error("backup failed; the earlier backups are not affected", "error", err, "retry_in", next.String())
 		default:
-			failures = 0
+			if failures = 0; err != nil { // the backup is complete
+				log.Error("cleanup after a backup failed; the next backup tries again", "error", err)
+			}
 			last.Set(float64(r.Time.Unix()))
 			log.Info("backed up", "of", r.Time.Format(time.RFC3339), "store", say.Bytes(r.Bytes), "sent", say.Bytes(r.Sent), "removed_backups", r.Removed, "took", time.Since(start).Round(time.Millisecond).String())
 		}

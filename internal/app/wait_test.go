@@ -9,15 +9,22 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"skein.blue/graph"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
+	"skein.blue/internal/backup"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 )
@@ -207,4 +214,23 @@ func TestServeEndsWhenFenced(t *testing.T) {
 	if !errors.Is(err, graph.ErrClaimed) || ctx.Err() != nil {
 		t.Errorf("Serve ended with %v", err)
 	}
+}
+
+// A complete backup counts as one, although the list of backups cannot be written.
+func TestBackupWithoutAList(t *testing.T) {
+	dir := t.TempDir()
+	to, err := backup.OpenTarget(dir)
+	must(t, err, os.Mkdir(filepath.Join(dir, "index.json"), 0o755))
+	s, last := &server{Index: openHere(t)}, prometheus.NewGauge(prometheus.GaugeOpts{})
+	ctx, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { s.backUp(ctx, &BackupSchedule{Job: BackupJob{Target: to}, Every: time.Second}, last) })
+	for testutil.ToFloat64(last) == 0 {
+		if all, err := backup.List(ctx, to); err != nil || len(all) > 1 {
+			t.Fatal(all, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	done.Wait()
 }
