@@ -263,8 +263,11 @@ func (c *claim) start(ctx context.Context) {
 // errTakenOver is the error of every write of a writer that was taken for dead.
 var errTakenOver = fmt.Errorf("%w: this writer was taken over by others, which took it for dead; it stops", ErrClaimed)
 
-// check returns ErrClaimed, as part of a write, unless this writer still has its partitions.
+// check returns ErrClaimed, as part of a write, unless this writer still has its partitions, or needs no claim.
 func (c *claim) check(tx kv.Txn) error {
+	if c == nil {
+		return nil
+	}
 	v, _, err := tx.Get(format.ClaimKey(c.token))
 	if err == nil && !bytes.Equal(v, c.value) {
 		err = errTakenOver

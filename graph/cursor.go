@@ -157,7 +157,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	holes, changed := s.holesAfter(source, gaps)
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
-		if err := s.check(tx); err != nil {
+		if err := s.claim.check(tx); err != nil {
 			return err
 		}
 		if changed {

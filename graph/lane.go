@@ -206,7 +206,7 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 	key := format.PartKey(format.KeyWriter, l.first)
 	attempts := 0
 	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
-		if err := l.store.check(tx); err != nil {
+		if err := l.store.claim.check(tx); err != nil {
 			return err
 		}
 		if attempts++; attempts > 1 {

@@ -184,7 +184,7 @@ func (s *Store) addKinds(ctx context.Context) error {
 	var lacking map[string]format.Lack
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {
 		added, names = nil, nil
-		if err := s.check(tx); err != nil {
+		if err := s.claim.check(tx); err != nil {
 			return err
 		}
 		h, err := read.Header(tx)

@@ -24,14 +24,6 @@ func (s *core) ownsPart(part uint8) bool { return format.Partitions(s.parts.Load
 // Writes reports whether this process has any partition.
 func (s *core) Writes() bool { return s.parts.Load() != 0 }
 
-// check fails a write if this process may not write.
-func (s *core) check(tx kv.Txn) error {
-	if s.claim == nil {
-		return nil
-	}
-	return s.claim.check(tx)
-}
-
 // begin makes the cursors of a new source, and writes the notes of the batch, before anything of the batch is applied, in
 // several writes: all of them may be too large for one.
 func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) error {

@@ -95,21 +95,13 @@ func (t *txn) op(key []byte) (o *op, isNew bool) {
 		return &t.ops[i], false
 	}
 	t.at[string(key)] = len(t.ops)
-	o = t.grow()
+	t.ops = slices.Grow(t.ops, 1)[:len(t.ops)+1] // the op may have the content of an earlier attempt
+	o = &t.ops[len(t.ops)-1]
 	*o = op{key: t.keep(t.s.prefix, key), values: o.values[:0]}
 	for _, r := range t.ranges {
 		o.base = o.base || bytes.Compare(o.key, r.Begin.FDBKey()) >= 0 && bytes.Compare(o.key, r.End.FDBKey()) < 0
 	}
 	return o, true
-}
-
-// grow adds an op. It may have the content of an earlier attempt.
-func (t *txn) grow() *op {
-	if len(t.ops) == cap(t.ops) {
-		t.ops = slices.Grow(t.ops, 1)
-	}
-	t.ops = t.ops[:len(t.ops)+1]
-	return &t.ops[len(t.ops)-1]
 }
 
 // Set implements kv.Txn.

@@ -52,16 +52,10 @@ func (w *writes) reset() {
 }
 
 func (w *writes) add(kind writeKind, key, value []byte) {
-	o := write{at: uint32(len(w.arena)), key: uint32(len(key)), value: uint32(len(value)), kind: kind}
-	if len(key) >= 8 {
-		o.prefix = binary.BigEndian.Uint64(key)
-	} else {
-		var b [8]byte
-		copy(b[:], key)
-		o.prefix = binary.BigEndian.Uint64(b[:])
-	}
+	var b [8]byte
+	copy(b[:], key)
+	w.ops = append(w.ops, write{binary.BigEndian.Uint64(b[:]), uint32(len(w.arena)), uint32(len(key)), uint32(len(value)), kind})
 	w.arena = append(append(w.arena, key...), value...)
-	w.ops = append(w.ops, o)
 	w.ranges = w.ranges || kind == writeDeleteRange
 }
 

@@ -171,14 +171,10 @@ func (fs *storeFS) syncAll() error {
 	fs.syncing.Lock() // a second caller must wait for the files that the first is syncing
 	defer fs.syncing.Unlock()
 	fs.mu.Lock()
-	files := make([]*walFile, 0, len(fs.dirty))
-	for f := range fs.dirty {
-		files = append(files, f)
-	}
-	clear(fs.dirty)
-	err := fs.err
+	files, err := fs.dirty, fs.err
+	fs.dirty = map[*walFile]struct{}{}
 	fs.mu.Unlock()
-	for _, f := range files {
+	for f := range files {
 		err = errors.Join(err, f.syncNow())
 	}
 	if err == nil {

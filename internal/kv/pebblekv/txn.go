@@ -225,13 +225,12 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		return nil
 	}
 	it := r.iter
-	switch {
-	case it == nil || r.inUse:
+	if it == nil || r.inUse {
 		var err error
 		if it, err = r.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi}); err != nil {
 			return fmt.Errorf("pebblekv: scanning: %w", readError(err))
 		}
-	default:
+	} else {
 		it.SetBounds(lo, hi)
 	}
 	if r.inUse {
@@ -304,15 +303,12 @@ func (t *txn) DeleteRange(lo, hi []byte) {
 		hi = lastKey
 	}
 	if len(lo) == 0 {
-		lo = firstKey
+		lo = []byte{0}
 	}
 	if bytes.Compare(lo, hi) < 0 {
 		t.writes.add(writeDeleteRange, lo, hi)
 	}
 }
-
-// firstKey is the lowest possible key: Pebble cannot store an empty one.
-var firstKey = []byte{0}
 
 // lastKey is above all keys: Pebble's ranges need an end.
 var lastKey = bytes.Repeat([]byte{0xff}, 1024)
