@@ -35,6 +35,14 @@ func open(t testing.TB, m kv.Merger, change func(*fdbkv.Options)) kv.Store {
 	return kvtest.Open(t, o)
 }
 
+// must ends a test at an error.
+func must(t testing.TB, err ...error) {
+	t.Helper()
+	if err := errors.Join(err...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConformance(t *testing.T) {
 	at := map[kv.Store]fdbkv.Options{}
 	kvtest.Run(t, kvtest.Engine{
@@ -46,13 +54,9 @@ func TestConformance(t *testing.T) {
 		},
 		Reopen: func(t *testing.T, s kv.Store) kv.Store {
 			o := at[s]
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Close())
 			again, err := fdbkv.Open(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			at[again] = o
 			return again
 		},
@@ -87,13 +91,9 @@ func TestPrefixes(t *testing.T) {
 			tx.Set([]byte{0xff, 0xff}, []byte{byte(i)})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
-	if err := a.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, nil); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Update(t.Context(), func(tx kv.Txn) error { tx.DeleteRange(nil, nil); return nil }))
 	for i, s := range []kv.Store{a, b} {
 		n := 0
 		err := s.View(t.Context(), func(r kv.Reader) error {
@@ -118,9 +118,7 @@ func TestMetrics(t *testing.T) {
 		o.Metrics = kv.NewMetrics(reg, func(key []byte) string { return string(key) })
 	})
 	for range 3 {
-		if err := s.View(t.Context(), func(kv.Reader) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.View(t.Context(), func(kv.Reader) error { return nil }))
 	}
 	attempts := 0
 	err := s.Update(t.Context(), func(tx kv.Txn) error {
@@ -142,9 +140,7 @@ func TestMetrics(t *testing.T) {
 		tx.Set([]byte("written"), []byte{1, 1})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `
 # HELP skein_store_conflicts_total Key ranges that another writer changed before a commit, as the engine reports them, by keyspace.
 # TYPE skein_store_conflicts_total counter
@@ -158,9 +154,7 @@ skein_store_retries_total{cause="conflict"} 2
 		t.Errorf("%d attempts, %v", attempts, err)
 	}
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "skein_store_read_version_duration_seconds" && (h.GetSampleCount() != 3 || h.GetSampleSum() <= 0) {
 			t.Errorf("the Views waited %v", h)
@@ -195,9 +189,7 @@ func TestTooLarge(t *testing.T) {
 			return true, nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // A View fails if it outlasts its snapshot. ViewAcross continues at the same key in a newer
@@ -212,9 +204,7 @@ func TestLongView(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	scan := func(view func(context.Context, func(kv.Reader) error) error, reverse bool) (seen []string, err error) {
 		err = view(t.Context(), func(r kv.Reader) error {
 			return r.Scan(nil, nil, reverse, func(k, _ []byte) (bool, error) {
@@ -261,9 +251,7 @@ func TestSlowCaller(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	crossed, err := s.ViewAcross(t.Context(), func(r kv.Reader) error {
 		slow := func() error {
@@ -300,11 +288,7 @@ func TestSnapshotThatLasts(t *testing.T) {
 		t.Skip("built without FoundationDB: go test -tags fdb")
 	}
 	c := kvtest.Start(t, "--knob_max_read_transaction_life_versions=60000000")
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must(t, c.Remove()) }()
 	s := kvtest.Open(t, fdbkv.Options{Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 100 * time.Millisecond})
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		for began := time.Now(); time.Since(began) < 13*time.Second; time.Sleep(500 * time.Millisecond) {
@@ -314,12 +298,7 @@ func TestSnapshotThatLasts(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, err, s.Close())
 }
 
 // If a store cannot be opened, Open returns the reason within seconds.
@@ -327,9 +306,7 @@ func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	try := func(path string, change func(*fdbkv.Options)) error {
@@ -378,17 +355,11 @@ func (otherMerger) Name() string { return "another" }
 func TestClusterRestarts(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := kvtest.Start(t)
-	defer func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must(t, c.Remove()) }()
 	s, err := fdbkv.Open(t.Context(), fdbkv.Options{
 		Location: fdbkv.Location{ClusterFile: c.File, Prefix: "x"}, Create: true, Merger: kvtest.LastByte{}, Timeout: 2 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := make(chan struct{})
 	written := make(chan int)
 	go func() { // adds keys, one per write
@@ -411,16 +382,12 @@ func TestClusterRestarts(t *testing.T) {
 	}()
 	for range 3 {
 		time.Sleep(500 * time.Millisecond)
-		if err := c.Down(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Down())
 		err := s.View(t.Context(), func(r kv.Reader) error { _, _, err := r.Get([]byte("x")); return err })
 		if !errors.Is(err, kv.ErrUnavailable) {
 			t.Errorf("a read while the cluster is down: %v", err)
 		}
-		if err := errors.Join(c.Up(), c.Ready()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(c.Up(), c.Ready()))
 	}
 	time.Sleep(time.Second)
 	close(stop)
@@ -500,7 +467,5 @@ func TestHotMerge(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -35,16 +35,10 @@ func TestLargeValues(t *testing.T) {
 	err := s.View(t.Context(), func(r kv.Reader) error {
 		return r.Scan(nil, nil, false, func(k, _ []byte) (bool, error) { t.Errorf("%q was written", k); return true, nil })
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set(largest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, set(largest))
 	for i := range 100 { // most of them are appended, not folded
-		if err := s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge(key, []byte{byte(100 + i), 1}); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Merge(key, []byte{byte(100 + i), 1}); return nil }))
 	}
 	err = s.View(t.Context(), func(r kv.Reader) error {
 		v, _, err := r.Get(key)
@@ -55,7 +49,5 @@ func TestLargeValues(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
