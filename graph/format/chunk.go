@@ -228,8 +228,9 @@ func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
 
 // A chunkReader reads the records of a chunk, in either form.
 type chunkReader struct {
-	packedReader // in the byte form, at is a byte
+	packedReader // in the byte form, it has the state alone
 
+	v            []byte // in the byte form, what is left
 	packed, many bool
 	flags        uint8 // of the last record read
 	reach        uint64
@@ -263,10 +264,10 @@ func (c ChunkCoder) reader(v []byte) chunkReader {
 	if isPacked(v) {
 		return chunkReader{packedReader: c.unpack(v), packed: true}
 	}
-	r := chunkReader{packedReader: packedReader{v: v, chunkEnd: c.start()}, many: c.many}
+	r := chunkReader{packedReader: packedReader{chunkEnd: c.start()}, v: v, many: c.many}
 	if rest, ok := bytes.CutPrefix(v, spilledMark); ok {
 		reach, w := binary.Uvarint(rest)
-		r.reach, r.at, r.malformed = reach, len(spilledMark)+w, w <= 0 || reach == 0
+		r.reach, r.v, r.malformed = reach, rest[max(w, 0):], w <= 0 || reach == 0
 	}
 	return r
 }
@@ -276,10 +277,10 @@ func (r *chunkReader) next() bool {
 	if r.packed {
 		return r.packedReader.next()
 	}
-	if r.malformed || r.at == len(r.v) {
+	if r.malformed || len(r.v) == 0 {
 		return false
 	}
-	v := r.v[r.at:]
+	v := r.v
 	n, w := Uvarint(v)
 	if w <= 0 {
 		return r.fail()
@@ -317,7 +318,7 @@ func (r *chunkReader) next() bool {
 		v = v[w:]
 		r.subject += dict.Unzigzag(d)
 	}
-	r.at = len(r.v) - len(v)
+	r.v = v
 	return true
 }
 
@@ -401,7 +402,11 @@ func merged(head, leaves []Record, removed bool, each func(*Record) bool) (more 
 func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
 	out = dst
 	r := c.reader(v)
-	for r.nextSimple() {
+	isAll := r.packed && from == 0 && last == math.MaxUint64
+	for isAll && r.nextSubject() {
+		out = append(out, r.subject)
+	}
+	for !isAll && r.nextSimple() {
 		if tid := r.tid(); tid >= from && tid <= last {
 			out = append(out, r.subject)
 		}
@@ -417,6 +422,12 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 func (c ChunkCoder) AppendNaming(dst []Record, v []byte, wanted func(subject dict.ID) bool) (out []Record, ok bool) {
 	out = dst
 	r := c.reader(v)
+	named := !r.packed
+	for only := r.packedReader; !named; named = wanted(dict.ID(only.subject)) {
+		if !only.nextSubject() { // most chunks name none of them
+			return dst, !only.malformed
+		}
+	}
 	for r.nextSimple() {
 		if subject := dict.ID(r.subject); wanted(subject) {
 			out = append(out, Record{Path: Path{TID: r.tid()}, Subject: subject, IsMany: c.many})

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"skein.blue/intern/dict"
 )
@@ -14,18 +15,22 @@ import (
 //   - it is not the head of leaves; and
 //   - the packed form is shorter than the byte form, which ChunkCoder describes.
 //
-// Operands and all other chunks have the byte form. The packed form has the same differences, without flags. Its first three bytes are a number in a
-// longer form than needed, which AppendUvarint never writes, so they tell the forms apart. The number of records is not stored: the last byte is filled with bits
-// that are 1, which are the beginning of a code and not a whole one.
+// Operands and all other chunks have the byte form. The packed form has the same differences, without flags, in two columns: a question reads the
+// subjects alone, and the codes of the one do not wait for those of the other (Abadi, Madden and Ferreira, "Integrating compression and
+// execution in column-oriented database systems", 2006). Its first three bytes are a number in a
+// longer form than needed, which AppendUvarint never writes, so they tell the forms apart. The number of records is not stored: the last byte of a column is filled
+// with bits that are 1, which are the beginning of a code and not a whole one.
 //
 //	0x80 | k of times, 0x80 | k of subjects, 0x00
-//	n × record:
+//	uvarint bytes of the subjects' column
+//	n × the subject, as its difference to the previous subject, or to the actor's id, zigzag: a code with
+//	  the k of subjects
+//	a bit 1 for each bit that the byte has left
+//	n × time:
 //	  2 × (microseconds since the previous record, or since firstMicros, modulo 2^63), +1 if the clock
 //	  differs from the previous record's, or from 0 for the first: a code with the k of times
 //	  the clock, if it differs: a bit 0 and 5 bits, or a bit 1 and 10 bits
-//	  the subject, as its difference to the previous subject, or to the actor's id, zigzag: a code with
-//	  the k of subjects
-//	a bit 1 for each bit that the last byte has left
+//	a bit 1 for each bit that the byte has left
 //
 // A code is an exponential Golomb code of order k (Teuhola, "A compression method for clustered bit-vectors", 1978): for a
 // number n, with q the logarithm of (n>>k)+1 to base 2, rounded down, it is q bits 1, a bit 0, the lowest q bits of
@@ -59,23 +64,33 @@ const recordCost = 6
 // unchanged, if the packed form is not shorter.
 func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, bytes int, ok bool) {
 	var times, subjects int // lengths in bits
-	last := c.start()
+	start := c.start()
+	before := &start
 	for i := range after {
 		at := &after[i]
-		time, subject := bits.Len64(at.timeSince(&last)), bits.Len64(at.subjectSince(&last))
+		time, subject := bits.Len64(at.timeSince(before)), bits.Len64(at.subjectSince(before))
 		times, subjects = times+time, subjects+subject
 		bytes += bytesOf(time) + bytesOf(subject)
-		if at.clock != last.clock {
+		if at.clock != before.clock {
 			bytes += 2
 		}
-		last = *at
+		before = at
 	}
 	kTimes, kSubjects := order(times, len(after)), order(subjects, len(after))
 	w := bitWriter{dst: append(dst, 0x80|byte(kTimes), 0x80|byte(kSubjects), 0)}
-	last = c.start()
+	column := len(w.dst)
+	before = &start
+	for i := range after {
+		w.code(after[i].subjectSince(before), kSubjects)
+		before = &after[i]
+	}
+	out = w.end()
+	var size [binary.MaxVarintLen64]byte
+	w = bitWriter{dst: slices.Insert(out, column, size[:binary.PutUvarint(size[:], uint64(len(out)-column))]...)}
+	before = &start
 	for i := range after {
 		at := &after[i]
-		n := at.timeSince(&last)
+		n := at.timeSince(before)
 		w.code(n, kTimes)
 		if n&1 != 0 {
 			if at.clock < 1<<shortClock {
@@ -84,8 +99,7 @@ func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, byte
 				w.write(1<<ClockBits|at.clock, 1+ClockBits)
 			}
 		}
-		w.code(at.subjectSince(&last), kSubjects)
-		last = *at
+		before = at
 	}
 	if out = w.end(); len(out)-len(dst) >= bytes {
 		return dst, bytes, false
@@ -113,98 +127,121 @@ func (e *chunkEnd) subjectSince(last *chunkEnd) uint64 { return dict.Zigzag(e.su
 
 // packedReader reads the records of a packed chunk.
 type packedReader struct {
-	v                 []byte
-	at                int // a bit of v
-	kTimes, kSubjects int
-	chunkEnd          // the state after the last record read
-	malformed         bool
+	subjects, times column
+	chunkEnd        // the state after the last record read
+	malformed       bool
+}
+
+// A column reads the codes of the bits of v up to end.
+type column struct {
+	v         []byte
+	at, end   int // bits of v
+	k         int // the order of its codes
+	malformed bool
 }
 
 // unpack begins to read a packed chunk.
 func (c ChunkCoder) unpack(v []byte) packedReader {
-	p := packedReader{v: v, at: 8 * packedHeader, kTimes: int(v[0] & 0x7f), kSubjects: int(v[1] & 0x7f), chunkEnd: c.start()}
-	valid := func(k int) bool { return k >= 1 && k <= 63 }
-	p.malformed = c.many || !valid(p.kTimes) || !valid(p.kSubjects)
+	n, w := binary.Uvarint(v[packedHeader:])
+	begin := packedHeader + max(w, 0)
+	middle := begin + int(min(n, uint64(len(v)-begin)))
+	of := func(k byte, from, to int) column {
+		return column{v: v, at: 8 * from, end: 8 * to, k: int(k & 0x7f), malformed: k&0x7f < 1 || k&0x7f > 63}
+	}
+	p := packedReader{subjects: of(v[1], begin, middle), times: of(v[0], middle, len(v)), chunkEnd: c.start()}
+	p.malformed = c.many || w <= 0 || p.subjects.malformed || p.times.malformed
 	return p
 }
 
-// next reads a record. It returns false at the end of the chunk, or if the chunk is malformed.
+// next reads a record. It returns false at the end of the chunk, and only then says whether the chunk was malformed.
 func (p *packedReader) next() bool {
-	if left := 8*len(p.v) - p.at; left < 8 && p.ends(left) || p.malformed {
+	if !p.nextSubject() {
+		p.malformed = p.malformed || p.times.fails() || !p.times.ended()
 		return false
 	}
-	n := p.code(p.kTimes)
+	n := p.times.code()
 	p.micros += n >> 1
 	if n&1 != 0 {
 		p.readClock()
 	}
-	p.subject += dict.Unzigzag(p.code(p.kSubjects))
-	if p.at > 8*len(p.v) {
-		p.malformed = true
-	}
-	return !p.malformed
+	return true
 }
 
-// ends reports whether the chunk ends with this many bits 1, which fill the last byte.
-func (p *packedReader) ends(left int) bool {
-	return bits.LeadingZeros8(^(p.v[len(p.v)-1] << (8 - left))) >= left
+// nextSubject is next for the subjects alone.
+func (p *packedReader) nextSubject() bool {
+	if p.malformed || p.subjects.ended() {
+		p.malformed = p.malformed || p.subjects.fails()
+		return false
+	}
+	p.subject += dict.Unzigzag(p.subjects.code())
+	return true
 }
+
+// ended reports whether nothing is left but bits 1, which fill the last byte.
+func (c *column) ended() bool {
+	left := c.end - c.at
+	return left < 8 && bits.LeadingZeros8(^(c.v[c.end/8-1]<<(8-left))) >= left
+}
+
+// fails reports whether a code was malformed, or the last one not whole.
+func (c *column) fails() bool { return c.malformed || c.at > c.end }
 
 // readClock reads a clock that differs from the last.
 func (p *packedReader) readClock() {
-	w, before := bitsAt(p.v, p.at), p.clock
+	t := &p.times
+	w, before := bitsAt(t.v, t.at), p.clock
 	size := shortClock
 	if w>>63 != 0 {
 		size = ClockBits
 	}
 	p.clock = w << 1 >> (64 - size)
-	p.at += 1 + size
-	p.malformed = p.malformed || p.clock == before
+	t.at += 1 + size
+	t.malformed = t.malformed || p.clock == before
 }
 
-// code reads a code of order k.
-func (p *packedReader) code(k int) uint64 {
-	at := p.at
+// code reads a code.
+func (c *column) code() uint64 {
+	at := c.at
 	i := at >> 3
-	if i+8 > len(p.v) {
-		return p.longCode(k)
+	if i+8 > len(c.v) {
+		return c.longCode()
 	}
-	w := binary.BigEndian.Uint64(p.v[i:]) << (at & 7)
+	w := binary.BigEndian.Uint64(c.v[i:]) << (at & 7)
 	q := bits.LeadingZeros64(^w)
-	size := 2*q + 1 + k
+	size := 2*q + 1 + c.k
 	if size > windowBits {
-		return p.longCode(k)
+		return c.longCode()
 	}
-	p.at = at + size
-	return (1<<(q&63)-1)<<(k&63) + w<<((q+1)&63)>>((64-q-k)&63)
+	c.at = at + size
+	return (1<<(q&63)-1)<<(c.k&63) + w<<((q+1)&63)>>((64-q-c.k)&63)
 }
 
-// longCode reads a code of order k that is at the end of the chunk, or may be longer than windowBits.
-func (p *packedReader) longCode(k int) uint64 {
-	q := 0
+// longCode reads a code that is at the end of the chunk, or may be longer than windowBits.
+func (c *column) longCode() uint64 {
+	q, k := 0, c.k
 	for {
-		ones := min(bits.LeadingZeros64(^bitsAt(p.v, p.at)), windowBits)
-		q, p.at = q+ones, p.at+ones
+		ones := min(bits.LeadingZeros64(^bitsAt(c.v, c.at)), windowBits)
+		q, c.at = q+ones, c.at+ones
 		if ones < windowBits {
-			p.at++
+			c.at++
 			break
 		}
 		if q > 64 {
 			break
 		}
 	}
-	if q+k > 64 || p.at > 8*len(p.v) {
-		p.malformed = true
+	if q+k > 64 || c.at > c.end {
+		c.malformed = true
 		return 0
 	}
 	var n uint64
 	for left := q + k; left > 0; {
 		size := min(left, windowBits)
-		n = n<<size | bitsAt(p.v, p.at)>>(64-size)
-		p.at, left = p.at+size, left-size
+		n = n<<size | bitsAt(c.v, c.at)>>(64-size)
+		c.at, left = c.at+size, left-size
 	}
 	n, carry := bits.Add64(n, (1<<q-1)<<k, 0)
-	p.malformed = p.malformed || carry != 0
+	c.malformed = c.malformed || carry != 0
 	return n
 }
 

@@ -2,7 +2,9 @@ package format
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -14,11 +16,7 @@ import (
 
 // naiveUnpack decodes a packed chunk from a string of digits, as its format is documented.
 func naiveUnpack(actor dict.ID, v []byte) (records []Record) {
-	var digits strings.Builder
-	for _, b := range v[3:] {
-		fmt.Fprintf(&digits, "%08b", b)
-	}
-	rest := digits.String()
+	var rest string
 	take := func(n int) (number uint64) {
 		if n > 0 {
 			number, _ = strconv.ParseUint(rest[:n], 2, 64)
@@ -26,25 +24,40 @@ func naiveUnpack(actor dict.ID, v []byte) (records []Record) {
 		rest = rest[n:]
 		return number
 	}
-	code := func(k int) uint64 {
+	code := func(k byte) uint64 {
 		q := strings.IndexByte(rest, '0')
 		take(q + 1)
 		high := uint64(1)<<q | take(q)
-		return (high-1)<<k | take(k)
+		return (high-1)<<(k-128) | take(int(k)-128)
 	}
-	micros, clock, subject := uint64(1_640_995_200_000_000), uint64(0), uint64(actor)
-	for len(rest) >= 8 || strings.Contains(rest, "0") {
-		n := code(int(v[0] & 0x7f))
-		if micros += n / 2; n%2 == 1 {
-			clock = take([]int{5, 10}[take(1)])
+	column := func(v []byte, next func()) {
+		for rest = ""; len(v) > 0; v = v[1:] {
+			rest += fmt.Sprintf("%08b", v[0])
 		}
-		if d := code(int(v[1] & 0x7f)); d%2 == 0 {
+		for len(rest) >= 8 || strings.Contains(rest, "0") {
+			next()
+		}
+	}
+	size, w := binary.Uvarint(v[3:])
+	middle := 3 + w + int(size)
+	subject := uint64(actor)
+	column(v[3+w:middle], func() {
+		if d := code(v[1]); d%2 == 0 {
 			subject += d / 2
 		} else {
 			subject -= d/2 + 1
 		}
-		records = append(records, Record{Path: Path{TID: micros<<ClockBits | clock}, Subject: dict.ID(subject)})
-	}
+		records = append(records, Record{Subject: dict.ID(subject)})
+	})
+	i, micros, clock := 0, uint64(1_640_995_200_000_000), uint64(0)
+	column(v[middle:], func() {
+		n := code(v[0])
+		if micros += n / 2; n%2 == 1 {
+			clock = take([]int{5, 10}[take(1)])
+		}
+		records[i].Path.TID = micros<<ClockBits | clock
+		i++
+	})
 	return records
 }
 
@@ -120,15 +133,21 @@ func TestPackedRefused(t *testing.T) {
 		coder ChunkCoder
 		v     []byte
 	}{
-		"a k of 0":                      {CoderOf(1, 5), []byte{0x80, 0x81, 0, 0x00, 0x01}},
-		"a k above 63":                  {CoderOf(1, 5), []byte{0xc0, 0x81, 0, 0x00, 0x00}},
-		"a k of subjects above 63":      {CoderOf(1, 5), []byte{0x81, 0xc0, 0, 0x00, 0x00}},
-		"several subjects":              {ChunkCoder{many: true}, []byte{0x81, 0x81, 0, 0x00, 0x0f}},
-		"a clock like the last":         {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0b01_0_00000, 0b00_111111}},
-		"a byte of bits 1":              {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0b00_00_1111, 0xff}},
-		"a code without its end":        {CoderOf(1, 5), append([]byte{0x81, 0x81, 0}, bytes.Repeat([]byte{0xff}, 20)...)},
-		"a number that wraps":           {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x0a, 0x3f}},
-		"a number of more than 64 bits": {CoderOf(1, 5), []byte{0xbf, 0x81, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x03}},
+		"a k of 0":                      {CoderOf(1, 5), []byte{0x80, 0x81, 0, 1, 0b00_111111, 0b0_1111111}},
+		"a k above 63":                  {CoderOf(1, 5), []byte{0xc0, 0x81, 0, 1, 0b00_111111, 0x00, 0x00}},
+		"a k of subjects above 63":      {CoderOf(1, 5), []byte{0x81, 0xc0, 0, 2, 0x00, 0x00, 0b00_111111}},
+		"several subjects":              {ChunkCoder{many: true}, []byte{0x81, 0x81, 0, 1, 0b00_111111, 0b00_111111}},
+		"a clock like the last":         {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_111111, 0b01_0_00000}},
+		"a byte of bits 1":              {CoderOf(1, 5), []byte{0x81, 0x81, 0, 2, 0b00_111111, 0xff, 0b00_111111}},
+		"a byte of bits 1 at the end":   {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_111111, 0b00_111111, 0xff}},
+		"a code without its end":        {CoderOf(1, 5), append([]byte{0x81, 0x81, 0, 1, 0b00_111111}, bytes.Repeat([]byte{0xff}, 20)...)},
+		"a subject without its end":     {CoderOf(1, 5), []byte{0x81, 0x82, 0, 1, 0b000_000_00, 0b00_00_00_11}},
+		"a number that wraps":           {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_111111, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x0a}},
+		"a number of more than 64 bits": {CoderOf(1, 5), []byte{0xbf, 0x81, 0, 1, 0b00_111111, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0x0f}},
+		"a column longer than all":      {CoderOf(1, 5), []byte{0x81, 0x81, 0, 9, 0b00_111111, 0b00_111111}},
+		"a length without its end":      {CoderOf(1, 5), []byte{0x81, 0x81, 0, 0x80}},
+		"fewer times than subjects":     {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_00_1111, 0b00_111111}},
+		"more times than subjects":      {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_111111, 0b00_00_1111}},
 	} {
 		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
 			t.Errorf("%s: %x is read as %v", name, c.v, got)
@@ -140,8 +159,11 @@ func TestPackedRefused(t *testing.T) {
 			t.Errorf("%s: %x has the subjects %v", name, c.v, got)
 		}
 	}
+	if _, ok := CoderOf(1, 5).AppendNaming(nil, []byte{0x81, 0x82, 0, 1, 0b000_000_00, 0b00_00_00_11}, func(dict.ID) bool { return false }); ok {
+		t.Error("a subject without its end is none that is wanted")
+	}
 	// The same, well-formed: two records of the numbers 0 and 0, and bits 1.
-	if got, _, err := CoderOf(1, 5).Read(nil, []byte{0x81, 0x81, 0, 0b00_00_00_00}, 0); err != nil || len(got) != 2 {
+	if got, _, err := CoderOf(1, 5).Read(nil, []byte{0x81, 0x81, 0, 1, 0b00_00_1111, 0b00_00_1111}, 0); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
 	c := CoderOf(1, shortID)
@@ -199,7 +221,7 @@ func BenchmarkPacked(b *testing.B) {
 			"read/bytes":      func() { dst, _, _ = c.Read(dst[:0], plain, 0) },
 			"read/packed":     func() { dst, _, _ = c.Read(dst[:0], packed, 0) },
 			"subjects/bytes":  func() { subjects, _ = c.AppendSubjects(subjects[:0], plain, 0, EndOfTime) },
-			"subjects/packed": func() { subjects, _ = c.AppendSubjects(subjects[:0], packed, 0, EndOfTime) },
+			"subjects/packed": func() { subjects, _ = c.AppendSubjects(subjects[:0], packed, 0, math.MaxUint64) },
 			"write/bytes":     func() { out = c.Append(out[:0], 0, records) },
 			"write/packed":    func() { out, _, _ = c.appendPacked(out[:0], ends) },
 		} {
