@@ -15,11 +15,11 @@ import (
 //   - it is not the head of leaves; and
 //   - the packed form is shorter than the byte form, which ChunkCoder describes.
 //
-// Operands and all other chunks have the byte form. The packed form has the same differences, without flags, in two columns: a question reads the
-// subjects alone, and the codes of the one do not wait for those of the other (Abadi, Madden and Ferreira, "Integrating compression and
-// execution in column-oriented database systems", 2006). Its first three bytes are a number in a
-// longer form than needed, which AppendUvarint never writes, so they tell the forms apart. The number of records is not stored: the last byte of a column is filled
-// with bits that are 1, which are the beginning of a code and not a whole one.
+// Operands and all other chunks have the byte form. The packed form has the same differences, without flags, in two columns, so that a question
+// can read the subjects alone, and a processor the codes of both at once (Abadi, Madden and Ferreira, "Integrating compression and execution in
+// column-oriented database systems", 2006). Its first three bytes are a number in a longer form than needed, which AppendUvarint never writes,
+// so they tell the forms apart. The number of records is not stored: the last byte of a column is filled with bits that are 1, which are the
+// beginning of a code and not a whole one.
 //
 //	0x80 | k of times, 0x80 | k of subjects, 0x00
 //	uvarint bytes of the subjects' column
