@@ -3,7 +3,6 @@ package labels
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -185,9 +184,7 @@ func frame(op int64, kind string, body map[string]any) []byte {
 
 // encode appends v in CBOR.
 func encode(dst []byte, v any) []byte {
-	head := func(major byte, n uint64) {
-		dst = binary.BigEndian.AppendUint64(append(dst, major<<5|27), n)
-	}
+	head := func(major byte, n uint64) { dst = wire.AppendHead(dst, major, n) }
 	switch v := v.(type) {
 	case string:
 		head(3, uint64(len(v)))

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -272,6 +273,19 @@ func TestUnreadable(t *testing.T) {
 		var m wire.Message
 		if err := wire.Parse(frame, &m); err == nil {
 			t.Errorf("%s: read as %+v", name, m)
+		}
+	}
+}
+
+// An argument is read in the shortest form only, as by indigo; a float has no shorter one.
+func TestShortestHeads(t *testing.T) {
+	for first := range 256 {
+		for i := range 65 {
+			c := wire.Cursor{B: binary.BigEndian.AppendUint64([]byte{byte(first)}, 1<<i)}
+			major, arg := c.Head()
+			if isFloat := major == wire.Simple && first&31 > 24; !c.Bad && !isFloat && !bytes.Equal(c.B[:c.I], wire.AppendHead(nil, major, arg)) {
+				t.Errorf("% x is read as %d", c.B, arg)
+			}
 		}
 	}
 }

@@ -27,9 +27,8 @@ type Cursor struct {
 // Fail sets Bad: all further reads return nothing.
 func (c *Cursor) Fail() { c.Bad, c.I = true, len(c.B) }
 
-// Head reads the head of the next item: its major type and its argument. Indefinite
-// lengths, which DAG-CBOR forbids, are bad. Most heads have one byte; this part of Head
-// is inlined into callers.
+// Head reads the head of the next item: its major type and its argument. Indefinite lengths, and arguments that
+// fit a shorter head, are bad: DAG-CBOR forbids them. Most heads have one byte; this part of Head is inlined into callers.
 func (c *Cursor) Head() (major byte, arg uint64) {
 	if c.I < len(c.B) && c.B[c.I]&31 < 24 {
 		first := c.B[c.I]
@@ -44,16 +43,14 @@ func (c *Cursor) longHead() (major byte, arg uint64) {
 		c.Fail()
 		return Simple, 0
 	}
-	first := c.B[c.I]
-	major = first >> 5
-	if first&31 == 24 && c.I+1 < len(c.B) {
-		c.I += 2
-		return major, uint64(c.B[c.I-1])
-	}
-	info := first & 31
-	n := 1 << (info - 24)
+	major, info := c.B[c.I]>>5, c.B[c.I]&31
 	p := c.B[c.I+1:]
-	if info > 27 || len(p) < n {
+	if info == 24 && len(p) > 0 && p[0] >= 24 {
+		c.I += 2
+		return major, uint64(p[0])
+	}
+	n := 1 << (info - 24)
+	if info == 24 || info > 27 || len(p) < n {
 		c.Fail()
 		return Simple, 0
 	}
@@ -66,6 +63,9 @@ func (c *Cursor) longHead() (major byte, arg uint64) {
 		arg = binary.BigEndian.Uint64(p)
 	}
 	c.I += 1 + n
+	if arg>>(4*n) == 0 && major != Simple { // floats have all their bytes
+		c.Fail()
+	}
 	return major, arg
 }
 
@@ -127,11 +127,11 @@ func (c *Cursor) Uint() uint64 {
 
 // Bool reads a boolean.
 func (c *Cursor) Bool() bool {
-	major, n := c.Head()
-	if c.Bad || major != Simple || n != 20 && n != 21 {
+	one := c.Item()
+	if string(one) != "\xf4" && string(one) != "\xf5" {
 		c.Fail()
 	}
-	return n == 21
+	return string(one) == "\xf5"
 }
 
 const (
