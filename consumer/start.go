@@ -27,7 +27,7 @@ const (
 // begin decides where to start, from the options and the store.
 func (c *Consumer) begin(ctx context.Context) error {
 	stored, isStored := c.store.Cursor(c.source)
-	other, changed := c.otherSource()
+	other, changed := c.store.Newest(c.source)
 	if !isStored && changed {
 		c.warnOfChange(other)
 	}
@@ -51,20 +51,10 @@ func (c *Consumer) begin(ctx context.Context) error {
 	} else if isStored {
 		c.log.Info("stored cursor replaced", "stored", int64(stored.Seq), "cursor", int64(c.from))
 	}
-	if err := c.store.Rewind(ctx, c.source, c.from, gap); err != nil {
+	if err := c.store.Rewind(ctx, c.source, c.from, false, gap); err != nil {
 		return fmt.Errorf("consumer: setting the cursor to seq %d: %w", c.from, err)
 	}
 	return nil
-}
-
-// otherSource returns the cursor with the newest event among those of other sources.
-func (c *Consumer) otherSource() (newest graph.Cursor, any bool) {
-	for _, other := range c.store.Cursors() {
-		if other.Source != c.source && (!any || other.Time.After(newest.Time)) {
-			newest, any = other, true
-		}
-	}
-	return newest, any
 }
 
 func (c *Consumer) warnOfChange(other graph.Cursor) {
@@ -100,7 +90,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 	var gap *batch.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
 		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Suspect: true, Detail: "the last connection ended before four events had confirmed the relay's numbering, which a cursor needs; on a quiet relay that is normal. What came since is missing until repos are fetched or compared again"}
-	} else if other, changed := c.otherSource(); changed {
+	} else if other, changed := c.store.Newest(c.source); changed {
 		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true, Detail: "followed " + other.Source + " before"}
 	}
 	isEmpty := false
@@ -153,10 +143,7 @@ func (c *Consumer) reused(ctx context.Context, err error) error {
 		Detail: "the relay lost its newest events and reused their numbers; reading the stream again from before them",
 	}
 	c.announce(gap)
-	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
-		return fmt.Errorf("%w: %w", errStore, serr)
-	}
-	if serr := c.store.Rewind(ctx, c.source, max(stored.Seq-reusedBack, 0), gap); serr != nil {
+	if serr := c.store.Rewind(ctx, c.source, max(stored.Seq-reusedBack, 0), true, gap); serr != nil {
 		return fmt.Errorf("%w: %w", errStore, serr)
 	}
 	return err

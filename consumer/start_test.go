@@ -154,6 +154,7 @@ func TestSourceChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
 			run(t, g, consumer.Options{Relay: "ws://first.example.com"}, follow(99, "a"), follow(100, "b"))
+			run(t, g, consumer.Options{Source: "archive https://archive.example.com"}, follow(299, "z"), follow(300, "y")) // newer, and no stream
 			four := func(seq int64) (all [][]byte) {
 				for i := range int64(4) {
 					all = append(all, follow(seq+i, fmt.Sprint("c", seq+i)))

@@ -63,7 +63,7 @@ func (s *past) changeBackfill(ctx context.Context, change func(*format.Backfill)
 // noteFirst notes that a batch begins with the first event of a stream, in a store without accounts: all accounts are
 // those that the stream tells of.
 func (s *past) noteFirst(ctx context.Context, source string, b *batch.Batch) error {
-	if source == "" || s.backfill.Archive != "" || b.First() != 1 || s.backfill.Roster.Known() || s.backfill.Around.Hops > 0 || s.mayHaveAccounts() {
+	if !isStream(source) || s.backfill.Archive != "" || b.First() != 1 || s.backfill.Roster.Known() || s.backfill.Around.Hops > 0 || s.mayHaveAccounts() {
 		return nil
 	}
 	for _, l := range s.lanes {

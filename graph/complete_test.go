@@ -257,7 +257,7 @@ func (n *net) killed(err error) bool {
 	if c, ok := n.s.Cursor("relay"); ok {
 		n.at = max(n.at, int(c.Seq))
 	}
-	if c, ok := n.s.Cursor("archive"); ok && n.archive {
+	if c, ok := n.s.Cursor("archive x"); ok && n.archive {
 		n.row = int(c.Seq)
 	}
 	return true
@@ -762,12 +762,12 @@ func (n *net) beginArchive() {
 	if n.archive || n.at < n.heard {
 		return
 	}
-	if n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "archive" })) {
+	if n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "x" })) {
 		return
 	}
 	n.archive, n.row, n.rows = true, 0, n.at+n.rng.IntN(len(n.stream)-n.at+1)
-	if c, ok := n.s.Cursor("archive"); ok && c.Seq > 0 {
-		if n.killed(n.s.Rewind(n.t.Context(), "archive", 0, nil)) {
+	if c, ok := n.s.Cursor("archive x"); ok && c.Seq > 0 {
+		if n.killed(n.s.Rewind(n.t.Context(), "archive x", 0, false, nil)) {
 			n.row = 0
 		}
 	}
@@ -817,7 +817,7 @@ func (n *net) readArchive(most int) {
 		n.archiveRow(&b, i)
 	}
 	b.Seen(format.Seq(to), nil)
-	if !n.killed(n.s.Apply(n.t.Context(), "archive", &b)) {
+	if !n.killed(n.s.Apply(n.t.Context(), "archive x", &b)) {
 		n.row = to
 	}
 }

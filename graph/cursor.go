@@ -105,6 +105,16 @@ func (s *cursors) Cursors() []format.Cursor {
 	return all
 }
 
+// Newest returns the cursor with the newest event among those of streams, except one.
+func (s *cursors) Newest(except string) (newest format.Cursor, found bool) {
+	for _, c := range s.Cursors() {
+		if c.Source != except && isStream(c.Source) && (!found || c.Time.After(newest.Time)) {
+			newest, found = c, true
+		}
+	}
+	return newest, found
+}
+
 // SetFuture notes that the source rejected its cursor as one in the future. The consumer must
 // apply no event of the source until Rewind clears the note. Without a cursor, SetFuture
 // does nothing.
@@ -115,15 +125,15 @@ func (s *cursors) SetFuture(ctx context.Context, source string) error {
 }
 
 // Rewind sets the cursor of a source to seq. Later events are then applied again, and replays
-// change nothing. After SetFuture, the source counts as a new source: its sequence numbers are
+// change nothing. With asNew, and after SetFuture, the source counts as a new source: its sequence numbers are
 // not compared with earlier ones. gap, which may be nil, is the range that the change skips; it
 // is recorded in the same write.
-func (s *cursors) Rewind(ctx context.Context, source string, seq format.Seq, gap *format.Gap) error {
+func (s *cursors) Rewind(ctx context.Context, source string, seq format.Seq, asNew bool, gap *format.Gap) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, source, gap, func(l *lane, c *format.CursorRow) {
 		switch {
-		case c.Future:
+		case c.Future || asNew:
 			c.Number, c.Future = l.newSource(), false
 		case c.Number == 0:
 			c.Number = l.numberOf(source)
@@ -138,16 +148,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	if len(s.lanes) == 0 {
 		return nil
 	}
-	rows := make([][]format.CursorRow, len(s.lanes))
-	for i, l := range s.lanes {
-		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
-			rows[i] = l.newRows()
-		}
-		for part := range l.parts.Each {
-			change(l, &rows[i][part])
-		}
-	}
-	if gap == nil {
+	if gap == nil && isStream(source) {
 		gap = s.late()
 	}
 	var gaps []format.Gap
@@ -155,6 +156,19 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		gaps = append(gaps, *gap)
 	}
 	holes, changed := s.holesAfter(source, gaps)
+	rows := make([][]format.CursorRow, len(s.lanes))
+	for i, l := range s.lanes {
+		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {
+			rows[i] = l.newRows()
+		}
+		for part := range l.parts.Each {
+			change(l, &rows[i][part])
+			if gap != nil && gap.After > 0 { // events from before the hole may come again under a new number
+				n := format.NoteNumber(rows[i][part].Number, part)
+				holes.Floors[n] = max(holes.Floors[n], gap.After)
+			}
+		}
+	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
 	err := s.kv.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
 		if err := s.claim.check(tx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"skein.blue/graph/format"
@@ -41,6 +42,11 @@ func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 // lateStart is the reason of the hole before the first stream of a store that had accounts already.
 const lateStart = "late_start"
 
+// isStream reports whether a source is a stream: an archive is not, nor are fetched repos, which have no name.
+func isStream(source string) bool {
+	return source != "" && !strings.HasPrefix(source, format.RosterArchive)
+}
+
 // late returns a hole if no stream was heard before, and the store has accounts: whatever it knows of them and of all
 // others was read earlier, and nobody listened since. An import says itself what was missed.
 func (s *core) late() *format.Gap {
@@ -59,7 +65,7 @@ func (s *core) mayHaveAccounts() bool {
 func (s *core) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
 	h = s.holes
 	now := time.Now().UTC()
-	if h.Unbroken.IsZero() {
+	if h.Unbroken.IsZero() && isStream(source) {
 		h.Unbroken, changed = now, true
 	}
 	for i := range gaps {

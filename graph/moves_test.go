@@ -172,7 +172,7 @@ func (f *fleet) follow(ctx context.Context, s *graph.Store) error {
 			return err
 		}
 		if !found {
-			if err := s.Rewind(ctx, "relay", 0, nil); err != nil { // as with --cursor 0
+			if err := s.Rewind(ctx, "relay", 0, false, nil); err != nil { // as with --cursor 0
 				return err
 			}
 		}

@@ -32,7 +32,7 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 	if err := s.beginSource(ctx, source, b); err != nil {
 		return err
 	}
-	if isStream := source != "" && !b.Archived() && b.First() > 0; isStream && s.holes.Unbroken.IsZero() {
+	if isStream(source) && b.First() > 0 && s.holes.Unbroken.IsZero() {
 		if gap := s.late(); gap != nil {
 			gaps = append([]format.Gap{*gap}, gaps...)
 		}

@@ -208,6 +208,25 @@ func TestToggledAccount(t *testing.T) {
 	}
 }
 
+// If a relay reuses numbers, events from before the hole come again under new ones: the status in them is not newer than the hole.
+func TestReusedNumbers(t *testing.T) {
+	s, did := openGraph(t, memkv.Open(memkv.Options{Merger: merger()})), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+	for i, seq := range []int64{100, 100, 101} {
+		if i == 1 {
+			must(t, s.Rewind(t.Context(), "relay", 50, true, &format.Gap{After: 100, Suspect: true}))
+		}
+		apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: seq, DID: did, Active: true}})
+		var b batch.Batch
+		b.AddStatus([]byte(did), false)
+		must(t, s.Apply(t.Context(), "", &b))
+		var n format.Counts
+		must(t, s.View(t.Context(), func(v *ask.View) (err error) { n, err = v.Counts(); return err }))
+		if isHidden := n.Hidden > 0; isHidden != (i == 1) {
+			t.Errorf("%d: listed as inactive after event %d: %+v", i, seq, n)
+		}
+	}
+}
+
 // Notes are bounded whichever source they come from, and the newest stay, also after a restart.
 func TestNotesAreBounded(t *testing.T) {
 	const most = 10_000

@@ -240,8 +240,8 @@ func TestUnwritten(t *testing.T) {
 // A stream is unbroken since its newest hole, or its first event. If accounts were indexed before it, it begins with a hole; else
 // all accounts are those of the stream, until one is older.
 func TestUnbroken(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		w := newWorld(t, 97, 0)
+	for _, before := range []string{"none", "", "archive https://archive.example.com"} { // a source of accounts
+		w, late := newWorld(t, 97, 0), before != "none"
 		did := w.history.Accounts()[0]
 		seq, noted := format.Seq(0), uint64(0)
 		apply := func(source string, fill func(b *batch.Batch)) (h format.Holes) {
@@ -263,7 +263,7 @@ func TestUnbroken(t *testing.T) {
 		}
 		if late {
 			noted = 1
-			apply("", func(b *batch.Batch) { b.AddResync([]byte(did), batch.Cause{Reason: "test"}) })
+			apply(before, func(b *batch.Batch) { b.AddResync([]byte(did), batch.Cause{Reason: "test"}) })
 		}
 		first, roster := apply("relay", func(*batch.Batch) {}), w.store.Backfill().Roster
 		again, after := apply("relay", gap(false)), apply("relay", gap(true))

@@ -116,7 +116,7 @@ func (r *replay) read(ctx context.Context, e *command.Environment, x *app.Index,
 	applied, again := x.Graph.Events()
 	if !isStored && o.Frames != "" && o.Cursor != nil && *o.Cursor > 0 && applied+again == 0 && o.Until == 0 {
 		err := fmt.Errorf("replay: %s has no events after seq %d", o.Frames, *o.Cursor)
-		return errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, nil)) // or a later replay would start there
+		return errors.Join(err, x.Graph.Rewind(ctx, c.Source(), 0, false, nil)) // or a later replay would start there
 	}
 	for x.Graph.Erasing() { // finish the background work of deletions
 		if err := x.Graph.EraseSlice(ctx); err != nil {

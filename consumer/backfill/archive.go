@@ -116,16 +116,11 @@ func (a *archiver) until() time.Time {
 
 // streamNow returns the current time: that of the newest applied event if there is one, because
 // this machine's clock may be wrong. Later events have later times.
-func (a *archiver) streamNow() (now time.Time) {
-	for _, c := range a.o.Store.Cursors() {
-		if !strings.HasPrefix(c.Source, "archive ") && c.Time.After(now) {
-			now = c.Time
-		}
+func (a *archiver) streamNow() time.Time {
+	if newest, _ := a.o.Store.Newest(""); newest.Time.Unix() > 0 {
+		return newest.Time
 	}
-	if now.Unix() <= 0 {
-		return time.Now()
-	}
-	return now
+	return time.Now()
 }
 
 // archiveMargin is how far past the start of the stream to read an archive, because the archive
