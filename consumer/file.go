@@ -53,10 +53,10 @@ var errRead = errors.New("consumer: reading")
 // takeAll takes in the messages that receive returns, until an error or the end of the run. unblock makes a
 // running receive return.
 func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
-	receive, stop := c.verified(receive, unblock)
+	next, stop := c.verified(func() proof.Item { defer c.link.pending.Add(1); return receive() }, unblock)
 	defer stop()
 	for n := 0; !c.ended.Load(); n++ {
-		i := receive()
+		i := next()
 		if n%1024 == 0 {
 			c.countRevs()
 		}
@@ -74,6 +74,7 @@ func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
 		if err != nil {
 			return err
 		}
+		c.link.pending.Add(-1)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type link struct {
 	connected atomic.Int64 // since when
 	message   atomic.Int64 // when a message last came, or was being handled
 	sign      atomic.Int64 // time of the last sign of life: a message, a pong, or the start of the connection
+	pending   atomic.Int64 // messages that were received and are not handled yet
 	steps     atomic.Int64 // how many messages have begun and ended: odd while one is arriving
 	blocked   atomic.Bool  // an operator must decide how to continue
 }
@@ -46,6 +47,7 @@ func since(at *atomic.Int64) time.Duration { return time.Since(time.UnixMicro(at
 
 func (l *link) begin() {
 	now := time.Now().UnixMicro()
+	l.pending.Store(0)
 	l.message.Store(now)
 	l.sign.Store(now)
 	l.connected.Store(now)
@@ -103,6 +105,6 @@ func (c *Consumer) Status() Status {
 // sent is committed. A sign of life then proves that nothing is missing: the connection
 // keeps order, so a pong arrives after everything that the relay sent before it.
 func (c *Consumer) isIdle() bool {
-	return !c.holding.Load() && c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.steps.Load()%2 == 0 &&
+	return c.link.pending.Load() == 0 && !c.holding.Load() && c.link.connected.Load() != 0 && c.link.waiting.Load() && c.link.steps.Load()%2 == 0 &&
 		since(&c.link.message) >= idleAfter && c.feed.empty()
 }

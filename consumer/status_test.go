@@ -2,7 +2,6 @@ package consumer_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 )
 
 // Unknown values are absent. On an idle stream without backlog the lag does not
-// grow, however old the last event is, as long as the relay is alive.
+// grow, however old the last event is, as long as the relay is alive. A message that is being verified is backlog.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	var quiet atomic.Bool
@@ -23,18 +22,20 @@ func TestStatus(t *testing.T) {
 		for !quiet.Load() {
 			time.Sleep(time.Millisecond)
 		}
-		for seq := range int64(4) {
-			_ = conn.WriteMessage(websocket.BinaryMessage, follow(100+seq, fmt.Sprint("a", seq))) // of the year 2023
+		for seq := range int64(5) {
+			_ = conn.WriteMessage(websocket.BinaryMessage, follow(100+seq, "a")) // of the year 2023
 		}
 		_, _, _ = conn.NextReader()
 	})
 	g, _ := open(t)
+	s := &slow{read: make(chan struct{}), turn: make(chan struct{}, 1), join: func() {}}
 	reg := prometheus.NewRegistry()
 	var c *consumer.Consumer
 	zero := int64(0)
 	c, err := consumer.New(g, consumer.Options{
 		Relay: url, Cursor: &zero, MinBackoff: time.Millisecond, Watchdog: 2 * time.Second,
-		Metrics: consumer.NewMetrics(reg, func() consumer.Status { return c.Status() }),
+		Verifier: s,
+		Metrics:  consumer.NewMetrics(reg, func() consumer.Status { return c.Status() }),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +62,17 @@ func TestStatus(t *testing.T) {
 	}
 	await("connected", func(s consumer.Status) bool { return s.State == consumer.Live && !s.HasLag })
 	quiet.Store(true)
+	for range 4 {
+		s.read <- struct{}{}
+	}
 	await("catching up", func(s consumer.Status) bool {
 		return s.State == consumer.CatchingUp && s.Lag > 365*24*time.Hour && s.Cursor == 103
 	})
+	time.Sleep(3 * time.Second)
+	if s := c.Status(); s.State != consumer.CatchingUp {
+		t.Errorf("while a message is being verified: %+v", s)
+	}
+	close(s.read)
 	await("caught up", func(s consumer.Status) bool { return s.State == consumer.Live && s.Lag < catchingUp })
 	for range 20 { // pongs come every quarter of a second
 		if s := c.Status(); s.Lag > 2*time.Second {
