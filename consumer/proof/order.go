@@ -43,8 +43,7 @@ type Order struct {
 	Wants func(m *wire.Message) bool
 
 	underWay sync.WaitGroup
-	mu       sync.Mutex               // guards last
-	last     map[string]chan struct{} // of each account with messages under way: the last one's done
+	last     sync.Map // by account with messages under way: the last one's done
 }
 
 // check starts to verify a message, whose frame nobody else may change.
@@ -57,43 +56,22 @@ func (o *Order) check(ctx context.Context, i *Item) {
 	case m.Type != wire.Identity && !o.Wants(m):
 		i.Ruling.Skip = true
 	default:
-		before := o.follow(string(m.DID), i.done)
+		before, _ := o.last.Swap(string(m.DID), i.done)
 		o.underWay.Go(func() {
-			if before != nil {
-				<-before
+			if done, isBehind := before.(chan struct{}); isBehind {
+				<-done
 			}
 			if m.Type == wire.Identity {
 				o.Changed(m.DID)
 			} else {
 				i.Ruling = o.Rule(ctx, m)
 			}
-			o.end(string(m.DID), i.done)
+			o.last.CompareAndDelete(string(m.DID), i.done)
+			close(i.done)
 		})
 		return
 	}
 	close(i.done)
-}
-
-// follow makes a message, which closes done, the last one of its account. It returns the done of the one before, nil
-// if that is not under way.
-func (o *Order) follow(did string, done chan struct{}) (before chan struct{}) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.last == nil {
-		o.last = map[string]chan struct{}{}
-	}
-	before = o.last[did]
-	o.last[did] = done
-	return before
-}
-
-func (o *Order) end(did string, done chan struct{}) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.last[did] == done {
-		delete(o.last, did)
-	}
-	close(done)
 }
 
 // Bounds of the messages that are read ahead.
