@@ -194,7 +194,7 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 		detail := ""
 		switch {
 		case ruled.Skip:
-			c.decoder.Skip(m, b)
+			c.decoder.Drops = c.decoder.Drops[:0]
 		case ruled.Reason == "":
 			c.decoder.Add(m, b)
 		default:
@@ -202,6 +202,9 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 			if ruled.Detail != nil {
 				detail = say.Short(ruled.Detail.Error())
 			}
+		}
+		if m.Seq > 0 {
+			b.Seen(m.Seq, m.Time)
 		}
 		if !isExact {
 			b.Inexact()

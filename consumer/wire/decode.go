@@ -136,9 +136,6 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 		b.AddAccount(m.Seq, m.DID, m.active, string(m.Status) == "deleted")
 		d.mark(m, b)
 	}
-	if m.Seq > 0 {
-		b.Seen(m.Seq, m.Time)
-	}
 }
 
 // Wants reports whether Add may index something of a message. Any goroutine may call it.
@@ -148,13 +145,6 @@ func (d *Decoder) Wants(m *Message) bool {
 
 func (d *Decoder) takes(m *Message) bool {
 	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.standing)
-}
-
-// Skip is Add for a message that is not indexed.
-func (d *Decoder) Skip(m *Message, b *batch.Batch) {
-	if d.Drops = d.Drops[:0]; m.Seq > 0 {
-		b.Seen(m.Seq, m.Time)
-	}
 }
 
 // mark marks the last event of the batch if its account is outside the Part.
@@ -176,9 +166,6 @@ func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID, Refuted: true})
 			d.mark(m, b)
 		}
-	}
-	if m.Seq > 0 {
-		b.Seen(m.Seq, m.Time)
 	}
 }
 
