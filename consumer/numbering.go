@@ -137,11 +137,8 @@ func (n *numbering) believe(seq batch.Seq, v *decision) {
 // expire decides about events that have been held for too long.
 func (n *numbering) expire(now time.Time) (v decision) {
 	switch {
-	case len(n.held) == 0:
-	case n.last > 0:
-		if now.Sub(n.held[0].since) >= jumpHold {
-			v.refuted = n.forget()
-		}
+	case n.last > 0 && len(n.held) > 0 && now.Sub(n.held[0].since) >= jumpHold:
+		v.refuted = n.forget()
 	case slices.ContainsFunc(n.held, func(h held) bool { return !h.taken && now.Sub(h.since) >= firstHold }):
 		return n.takeUnnumbered()
 	}
@@ -169,8 +166,7 @@ func (n *numbering) takeUnnumbered() (v decision) {
 // nothing that may follow.
 func (n *numbering) settle() (v decision) {
 	if n.last > 0 || len(n.held) == 0 {
-		v.refuted = n.forget()
-		return v
+		return decision{refuted: n.forget()}
 	}
 	best := 0
 	for i := range n.held {

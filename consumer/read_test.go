@@ -27,35 +27,36 @@ func TestReadAll(t *testing.T) {
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
-	buf := make([]byte, 64<<10)
+	var buf bytes.Buffer
+	var limit io.LimitedReader
 	for _, n := range []int{0, 1, 100, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1<<20 - 1, 1 << 20, wire.MaxFrame - 1, wire.MaxFrame} {
 		for name, wrap := range map[string]func(io.Reader) io.Reader{
 			"at once":        func(r io.Reader) io.Reader { return r },
 			"in halves":      iotest.HalfReader,
 			"with the error": iotest.DataErrReader,
 		} {
-			got, err := readAll(wrap(bytes.NewReader(data[:n])), &buf)
+			got, err := readAll(wrap(bytes.NewReader(data[:n])), &buf, &limit)
 			if err != nil || !bytes.Equal(got, data[:n]) {
 				t.Errorf("%d bytes %s: %d bytes, %v", n, name, len(got), err)
 			}
 		}
 	}
-	if got, err := readAll(iotest.OneByteReader(bytes.NewReader(data[:1000])), &buf); err != nil || !bytes.Equal(got, data[:1000]) {
+	if got, err := readAll(iotest.OneByteReader(bytes.NewReader(data[:1000])), &buf, &limit); err != nil || !bytes.Equal(got, data[:1000]) {
 		t.Errorf("byte by byte: %d bytes, %v", len(got), err)
 	}
 	for _, more := range []int{1, 2, 70_000} {
 		r := bytes.NewReader(data[:wire.MaxFrame+more])
-		got, err := readAll(r, &buf)
+		got, err := readAll(r, &buf, &limit)
 		if !errors.Is(err, wire.ErrTooLarge) || got != nil || r.Len() != 0 || !strings.Contains(err.Error(), fmt.Sprint(wire.MaxFrame+more)) {
 			t.Errorf("%d bytes too many: %d bytes, %v, %d left", more, len(got), err, r.Len())
 		}
 	}
-	if len(buf) != wire.MaxFrame {
-		t.Errorf("the buffer has %d bytes, at most %d are needed", len(buf), wire.MaxFrame)
+	if most := 2*wire.MaxFrame + 64<<10; buf.Cap() > most {
+		t.Errorf("the buffer has %d bytes, at most %d are needed", buf.Cap(), most)
 	}
 	broken := errors.New("reset by peer")
 	for _, n := range []int{0, 10, 64 << 10, wire.MaxFrame} {
-		if _, err := readAll(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), &buf); !errors.Is(err, broken) {
+		if _, err := readAll(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), &buf, &limit); !errors.Is(err, broken) {
 			t.Errorf("broken after %d bytes: %v", n, err)
 		}
 	}

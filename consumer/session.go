@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,42 +119,31 @@ func (s *session) run(ctx context.Context) error {
 // next call.
 func (s *session) receiver() func() proof.Item {
 	link := &s.c.link
-	buf := make([]byte, 64<<10)
+	var buf bytes.Buffer
+	var limit io.LimitedReader
 	return func() (i proof.Item) {
 		link.waiting.Store(true)
 		defer link.waiting.Store(false)
 		var r io.Reader
 		if i.Kind, r, i.Err = s.conn.NextReader(); i.Err == nil {
 			link.steps.Add(1)
-			i.Frame, i.Err = readAll(r, &buf)
+			i.Frame, i.Err = readAll(r, &buf, &limit)
 			link.steps.Add(1)
 		}
 		return i
 	}
 }
 
-// readAll reads a message into buf, which grows to the largest message seen. It
-// reads a message over wire.MaxFrame to its end, and discards it.
-func readAll(r io.Reader, buf *[]byte) ([]byte, error) {
-	n := 0
-	for {
-		if n == len(*buf) {
-			if n >= wire.MaxFrame {
-				rest, err := io.Copy(io.Discard, r)
-				if err != nil || rest == 0 {
-					return *buf, err
-				}
-				return nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, int64(n)+rest)
-			}
-			*buf = append(*buf, make([]byte, min(len(*buf), wire.MaxFrame-n))...)
-		}
-		m, err := r.Read((*buf)[n:])
-		n += m
-		if errors.Is(err, io.EOF) {
-			return (*buf)[:n], nil
-		}
-		if err != nil {
-			return nil, err
+// readAll reads a message into buf, through limit. It reads a message over wire.MaxFrame to its end, and discards it.
+func readAll(r io.Reader, buf *bytes.Buffer, limit *io.LimitedReader) ([]byte, error) {
+	buf.Reset()
+	*limit = io.LimitedReader{R: r, N: wire.MaxFrame}
+	_, err := buf.ReadFrom(limit)
+	if err == nil && limit.N == 0 {
+		var rest int64
+		if rest, err = io.Copy(io.Discard, r); err == nil && rest > 0 {
+			return nil, fmt.Errorf("%w: %d bytes", wire.ErrTooLarge, wire.MaxFrame+rest)
 		}
 	}
+	return buf.Bytes(), err
 }
