@@ -221,15 +221,18 @@ func (n *network) other() *network {
 			o.hidden[did] = n.rng.IntN(6) == 0
 		}
 		if n.isOutside(did) && how != isBare { // only what it did to the center is known, since the stream began
-			if how = max(how, isPartial); how != isUnknown && !n.hole {
-				o.heard[did], how = append(n.passing(did), slices.DeleteFunc(o.some(did, o.rng.IntN(6), false), n.names)...), isPartial
+			if how = max(how, isPartial); how != isUnknown {
+				o.heard[did] = append(n.passing(did), slices.DeleteFunc(o.some(did, o.rng.IntN(6), false), n.names)...)
 			}
 		}
 		switch how {
 		case isPartial, isUnknown, isListed:
 			o.old[did] = o.some(did, o.rng.IntN(14), true)
 		case isQueued, isDesync:
-			o.old[did], o.heard[did] = o.some(did, o.rng.IntN(14), true), o.some(did, o.rng.IntN(5), false)
+			heard := o.heard[did]
+			if o.old[did], o.heard[did] = o.some(did, o.rng.IntN(14), true), o.some(did, o.rng.IntN(5), false); n.isOutside(did) && !n.hole {
+				o.heard[did] = heard // it counts as partial
+			}
 		default:
 		}
 	}
@@ -454,7 +457,7 @@ var questions = []string{
 	"query set=E", "query set=U", "query set=intersect(follows(A),E)", "query set=except(follows(A),E)", "query set=intersect(U,rank(of=follows(A),via=likes))",
 	"contains set=E member=A member=A member=A", "contains set=U member=P member=P",
 	"list set=E order=id", "list set=E order=size(likes)", "list set=E order=size(followers)", "list set=U order=size(likers)", "list set=U order=created", "list set=intersect(union(followers(A),likers(P),listed(P)),follows(A)) order=oldest", "list set=intersect(follows(A),E) order=newest",
-	"histogram set=follows(A)", "histogram set=followers(A) since=T bucket=30d", "histogram set=replies(P,since=T) since=T bucket=30d", "histogram set=intersect(likers(P),E)",
+	"histogram set=follows(A)", "histogram set=intersect(likers(P),E)",
 	"counts edge=follows edge=blocks edge=likes subject=A subject=A", "counts edge=followers edge=lists subject=A", "counts edge=listed subject=P", "counts edge=likers subject=P",
 	"known actor=A edge=followers subject=A", "known actor=A edge=follows subject=A", "known actor=A edge=likers subject=P subject=P", "known actor=A edge=listed subject=P",
 	"rank of=E via=likes", "rank of=follows(A) via=likes", "rank of=E via=follows except=E", "rank of=E via=followers since=T", "rank of=E via=lists", "rank of=U via=listed", "rank of=U via=likers", "rank of=U via=authors", "rank of=likes(A) via=authors except=E since=T", "query set=except(likes(A),by(likes(A),E))", "counts edge=authors edge=likers subject=P subject=P",
