@@ -150,6 +150,9 @@ func (fs *storeFS) acceptLoss(lost *LostWrites) error {
 			return err
 		}
 	}
+	if err := fs.syncFolder(); err != nil { // a crash must not keep the empty log's name without the damaged one's
+		return err
+	}
 	// An empty log keeps Pebble from giving another one the same name, whose loss would then be accepted, too.
 	empty, err := fs.FS.Create(fs.PathJoin(fs.dir, lost.Log), vfs.WriteCategoryUnspecified)
 	if err == nil {
