@@ -2,6 +2,10 @@ package write
 
 import (
 	"cmp"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -28,27 +32,76 @@ func compareEdges(x, y edge) int {
 
 func sameActor(x, y edge) bool { return x.kind == y.kind && x.actor == y.actor }
 
-// metered ends reads, with ErrFar, once they have read more than so many bytes.
+// A search may read wideSearch times as much as others if the last such search of the account was searchEvery ago: large
+// accounts of ordinary people seldom need one, and fetching their repos costs more.
+const wideSearch, searchEvery = 32, 10 * time.Minute
+
+// searches bound what a write reads of an account's records, of all kinds together, to find the other records of edges.
+type searches struct {
+	most   int                   // bytes
+	wide   map[dict.ID]time.Time // when more was last read
+	mu     sync.Mutex            // guards meters
+	meters map[dict.ID]*meter    // of this attempt
+}
+
+// meter is what was read of an account's records, and the most that may be.
+type meter struct {
+	read atomic.Int64
+	most int64
+}
+
+// count adds a value that was read.
+func (m *meter) count(k, v []byte) error {
+	if m.read.Add(int64(len(k)+len(v))) > m.most {
+		return ErrFar
+	}
+	return nil
+}
+
+// reader returns r for the records of an account.
+func (s *searches) reader(r kv.Reader, actor dict.ID) metered {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.meters[actor]
+	if m == nil {
+		m = &meter{most: int64(s.most)}
+		if time.Since(s.wide[actor]) >= searchEvery {
+			m.most *= wideSearch
+		}
+		s.meters[actor] = m
+	}
+	return metered{r, m}
+}
+
+// committed notes the accounts for which much was read.
+func (s *searches) committed() {
+	for id, m := range s.meters {
+		if m.read.Load() > int64(s.most) {
+			s.wide[id] = time.Now()
+		}
+	}
+	if len(s.wide) > 10_000 {
+		maps.DeleteFunc(s.wide, func(_ dict.ID, at time.Time) bool { return time.Since(at) >= searchEvery })
+	}
+}
+
+// metered ends reads, with ErrFar, once its meter has counted too many bytes.
 type metered struct {
 	kv.Reader
-
-	left int
+	*meter
 }
 
 // Get implements kv.Reader.
-func (m *metered) Get(key []byte) (v []byte, ok bool, err error) {
+func (m metered) Get(key []byte) (v []byte, ok bool, err error) {
 	v, ok, err = m.Reader.Get(key)
-	if m.left -= len(key) + len(v); err == nil && m.left < 0 {
-		err = ErrFar
-	}
-	return v, ok, err
+	return v, ok, cmp.Or(err, m.count(key, v))
 }
 
 // Scan implements kv.Reader.
-func (m *metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
+func (m metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
 	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
-		if m.left -= len(k) + len(v); m.left < 0 {
-			return false, ErrFar
+		if err := m.count(k, v); err != nil {
+			return false, err
 		}
 		return each(k, v)
 	})

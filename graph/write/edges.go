@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -27,11 +25,8 @@ type edges struct {
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch space for sorting sets
 	others         [searchers]otherRecords
-	groups         [][]edge              // of search: by actor and kind
-	found          []edge                // likewise
-	far            []dict.ID             // likewise: actors with too many records to read
-	wide           []dict.ID             // likewise: actors for which much was read
-	searched       map[dict.ID]time.Time // when much was last read for an actor
+	groups         [][]edge // of search: by actor and kind
+	found          []edge   // likewise
 	lone           loneEdges
 	sorter         sets.Sorter
 	rows           rows
@@ -51,8 +46,8 @@ type SetChange struct {
 // decide decides which members the sets gain and lose. An edge that lost a record stays if this
 // write adds another record of it, or if the store has one that this write does not remove. Edges whose
 // actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
-// out other records, the actor's records are read: at most so many bytes of them.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, t *kinds.Table, most int) error {
+// out other records, the actor's records are read.
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, t *kinds.Table, s *searches) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes)
@@ -85,7 +80,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
 	lose(lone)
-	lost, err := e.search(tx, changes, others, t, most)
+	lost, err := e.search(tx, changes, others, t, s)
 	if err != nil {
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
@@ -140,52 +135,24 @@ func compareSetChanges(x, y SetChange) int {
 	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Subject, y.Subject), cmp.Compare(x.Member, y.Member))
 }
 
-// A search may read wideSearch times as much as others if the last such search of the account was searchEvery ago: large
-// accounts of ordinary people seldom need one, and fetching their repos costs more.
-const wideSearch, searchEvery = 32, 10 * time.Minute
-
-// committed notes the actors for which much was read.
-func (e *edges) committed() {
-	for _, id := range e.wide {
-		e.searched[id] = time.Now()
-	}
-	if e.wide = e.wide[:0]; len(e.searched) > 10_000 {
-		maps.DeleteFunc(e.searched, func(_ dict.ID, at time.Time) bool { return time.Since(at) >= searchEvery })
-	}
-}
-
 // searchers is how many actors search reads at a time. Its work is unpacking, which keeps a core busy.
 const searchers = 2
 
 // search returns those of the removed edges that no stored record names after this write. The edges ascend.
-// It searches several actors side by side if the engine has readers for that, reads at most so many bytes of each one's
-// records, once in searchEvery wideSearch times as many, and leaves those to e.far that have more.
-func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, most int) ([]edge, error) {
-	e.groups, e.far, e.wide = e.groups[:0], e.far[:0], e.wide[:0]
-	e.groups = slices.AppendSeq(e.groups, sets.Runs(removed, sameActor))
+// It searches several actors side by side if the engine has readers for that, and leaves out those with too many records.
+func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, s *searches) ([]edge, error) {
+	e.groups = slices.AppendSeq(e.groups[:0], sets.Runs(removed, sameActor))
 	e.found = e.found[:0]
-	var mu sync.Mutex // guards e.found, e.far and failed
+	var mu sync.Mutex // guards e.found and failed
 	search := func(r kv.Reader, one []edge, o *otherRecords) error {
-		m := &metered{r, wideSearch * most}
-		if time.Since(e.searched[one[0].actor]) < searchEvery {
-			m.left = most
+		lost, err := o.search(s.reader(r, one[0].actor), changes, one, t)
+		if errors.Is(err, ErrFar) {
+			return nil
 		}
-		allowed := m.left
-		lost, err := o.search(m, changes, one, t)
 		mu.Lock()
 		defer mu.Unlock()
-		if allowed-m.left > most {
-			e.wide = append(e.wide, one[0].actor)
-		}
-		switch {
-		case errors.Is(err, ErrFar):
-			e.far = append(e.far, one[0].actor)
-		case err == nil:
-			e.found = append(e.found, lost...)
-		default:
-			return err
-		}
-		return nil
+		e.found = append(e.found, lost...)
+		return err
 	}
 	forker, ok := tx.(kv.Forker)
 	if !ok || len(e.groups) < 2 {

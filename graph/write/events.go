@@ -362,16 +362,13 @@ func (e *events) lastWriteWins() {
 			return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order), deletionFirst(x, y))
 		})
 	e.changes, e.spare = e.spare, e.changes
-	many := firstMany(e.changes)
 	kept := e.changes[:0]
-	for i := range e.changes[:many] {
-		if i+1 < many && compareChanges(&e.changes[i], &e.changes[i+1]) == 0 {
-			continue
+	for i := range e.changes {
+		c := &e.changes[i]
+		for n := len(kept); n > 0 && (c.delete || !c.kind.IsMany()) && compareChanges(&kept[n-1], c) == 0; n-- {
+			kept = kept[:n-1]
 		}
-		kept = append(kept, e.changes[i])
-	}
-	for record := range sets.Runs(e.changes[many:], func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
-		kept = append(kept, lastRecord(record)...)
+		kept = append(kept, *c)
 	}
 	e.changes = kept
 }

@@ -140,12 +140,11 @@ func (h *heads) write() {
 	all := slices.Clone(changes)
 	err := h.store.Update(h.t.Context(), func(tx kv.Txn) (err error) {
 		all = append(all[:0], changes...)
-		first := firstMany(all)
-		if err := h.previous.read(tx, all[:first]); err != nil {
+		if err := h.previous.read(tx, all); err != nil {
 			return err
 		}
-		h.found(all[:first], after)
-		if all, err = h.many.settle(tx, all, first, &h.previous, 1<<30); err != nil {
+		h.found(all, after)
+		if all, err = h.many.settle(tx, all, &h.previous, &searches{most: 1 << 30, meters: map[dict.ID]*meter{}}); err != nil {
 			return err
 		}
 		for _, one := range h.previous.scanned {
@@ -168,6 +167,9 @@ func (h *heads) found(changes []change, after map[owner]map[string]map[dict.ID]b
 	h.t.Helper()
 	for i := range changes {
 		c := &changes[i]
+		if c.kind.IsMany() {
+			continue
+		}
 		o := owner{c.kind, c.actor}
 		rkey := string(c.path.AppendRkey(nil))
 		subjects := h.twin[o][rkey]

@@ -28,26 +28,26 @@ type manySubjects struct {
 	raw     []byte          // keys of records
 	subject []dict.ID       // of one record
 	lost    []dict.ID       // subjects that records of the actor stop naming
-	far     []dict.ID       // actors with too many records to read
 }
 
-// settle does so for the changes from first on. It adds to p the removed edges that have no record left. It reads at most
-// so many bytes of an actor's records: no set tells which of these edges have one record, so every deletion reads them.
-func (m *manySubjects) settle(tx kv.Txn, all []change, first int, p *previous, most int) ([]change, error) {
-	m.far = m.far[:0]
+// settle does so among all changes. It adds to p the removed edges that have no record left. No set tells which of these
+// edges have one record, so every deletion reads all records of its actor and kind, unless that is too much.
+func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches) ([]change, error) {
+	first, _ := slices.BinarySearchFunc(all, kinds.FirstMany, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
 	if first == len(all) {
 		return all, nil
 	}
 	m.out = m.out[:0]
 	for one := range sets.Runs(all[first:], sameKindAndActor) {
+		if !one[0].kind.IsMany() { // they follow
+			m.out = append(m.out, one...)
+			continue
+		}
 		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
-			err := m.read(&metered{tx, most}, one[0].kind, one[0].actor)
-			if errors.Is(err, ErrFar) {
-				m.far = append(m.far, one[0].actor)
+			if err := m.read(s.reader(tx, one[0].actor), one[0].kind, one[0].actor); errors.Is(err, ErrFar) {
 				continue
-			}
-			if err != nil {
+			} else if err != nil {
 				return nil, fmt.Errorf("graph: reading records: %w", err)
 			}
 		}
@@ -138,24 +138,6 @@ func (m *manySubjects) lose(kind kinds.Kind, actor dict.ID, p *previous) {
 	for _, subject := range m.lost {
 		p.lost = append(p.lost, edge{kind: kind, actor: actor, subject: subject})
 	}
-}
-
-// firstMany returns the index of the first change of a record that can name several subjects: changes
-// ascend by kind.
-func firstMany(all []change) int {
-	n, _ := slices.BinarySearchFunc(all, kinds.FirstMany, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
-	return n
-}
-
-// lastRecord returns the changes of one record, in stream order, that a later change of the write does not
-// override: those from its last deletion on.
-func lastRecord(changes []change) []change {
-	for i := len(changes) - 1; i > 0; i-- {
-		if changes[i].delete {
-			return changes[i:]
-		}
-	}
-	return changes
 }
 
 // deletionFirst orders two changes of one operation: a snapshot's record deletes the stored subjects first.

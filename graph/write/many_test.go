@@ -360,9 +360,11 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 			flush()
 			_, row := account(t, s, did)
 			for range 3 {
-				rkey := rkeys(rng)
+				rkey, gone := rkeys(rng), rng.IntN(3) == 0
 				for i := range table.Configured() {
-					if k := &table.Configured()[i]; k.Kind.IsMany() || k.Kind.IsSelf() {
+					if k := &table.Configured()[i]; gone {
+						set(did, k.Kind, rkey, nil)
+					} else if k.Kind.IsMany() || k.Kind.IsSelf() {
 						set(did, k.Kind, rkey, some(k, did, rkey))
 					}
 				}

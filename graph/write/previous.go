@@ -36,7 +36,7 @@ func (p *previous) read(tx kv.Txn, changes []change) error {
 	from := int32(0)
 	for one := range sets.Runs(changes, sameKindAndActor) {
 		to := from + int32(len(one))
-		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh || c.loses() }) {
+		if !one[0].kind.IsMany() && slices.ContainsFunc(one, func(c change) bool { return !c.fresh || c.loses() }) {
 			p.lookups = append(p.lookups, [2]int32{from, to})
 			p.kbuf = format.AppendRecordsKey(p.kbuf[:0], one[0].kind, one[0].actor)
 			p.keys.Add(p.kbuf)
@@ -93,7 +93,9 @@ func (p *previous) head(from, to int32, v []byte) (err error) {
 			p.below = append(p.below, i)
 		}
 	}
-	p.keep(p.all[from:to], reach == 0)
+	if !p.all[from].kind.IsSelf() { // no other record has such an edge
+		p.keep(p.all[from:to], reach == 0)
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
@@ -179,7 +180,7 @@ func TestDeleteReadsOneSecond(t *testing.T) {
 }
 
 // An account that names a subject twice and deletes one of the records, again and again, makes each of these commits search
-// its records for the other one. Only the first commit reads them all; the second reads little and desynchronizes the repo, and the
+// its records for the other one, and all of those with arrays. Only the first commit reads them all; the second reads little and desynchronizes the repo, and the
 // others read nothing until the repo has been fetched.
 func TestAbuseSearch(t *testing.T) { synctest.Test(t, testAbuseSearch) }
 
@@ -187,18 +188,30 @@ func testAbuseSearch(t *testing.T) {
 	const step, subject, did = 1 << 40, "did:web:friend.example.com", "did:web:u1.example.com"
 	records := harness.Size(80_000, 300_000)
 	store := &reading{Store: memory(write.Limits{})}
-	s := open(t, store, queues)
+	o := queues
+	var err error
+	o.Kinds, err = kinds.Parse("a.b.c tags[] text tags taggers")
+	must(t, err)
+	s := open(t, store, o)
+	tags := &s.Kinds().Configured()[0]
 	c := &commits{t: t, s: s}
 	c.begin(1) // without a since: the repo's first commit
 	c.since = c.rev()
 	time.Sleep(time.Until(time.UnixMicro(1 << 50))) // the clock here begins in 2000
 	at := func(i int) []byte { return rkeyAt(uint64(1000+i%80)*step + uint64(i)*3_000_000) }
+	put := func(b *batch.Batch, i int) {
+		if i%2 == 0 {
+			b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+		} else {
+			b.AddSubjects(tags, at(i), []batch.Ref{b.Keep(fmt.Appendf(nil, "tag %d", i%1000))})
+		}
+	}
 	for i := range records {
 		if i%5000 == 0 {
 			c.apply()
 			c.begin(1)
 		}
-		c.b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+		put(&c.b, i)
 	}
 	c.begin(1)
 	c.b.AddPut(kindOf("follow"), rkeyAt(1079*step+1), []byte(subject))
@@ -214,6 +227,7 @@ func testAbuseSearch(t *testing.T) {
 		store.bytes = 0
 		c.begin(1)
 		c.b.AddDelete(kindOf("follow"), rkeyAt(1040*step))
+		c.b.AddDelete(tags.Kind, at(2*c.n+1))
 		start := time.Now()
 		c.apply()
 		return store.bytes, time.Since(start)
@@ -248,7 +262,7 @@ func testAbuseSearch(t *testing.T) {
 		var b batch.Batch
 		n := b.AddSnapshot(&sn)
 		for i := range records {
-			b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
+			put(&b, i)
 		}
 		b.AddPut(kindOf("follow"), rkeyAt(1079*step+1), []byte(subject))
 		if err := s.Apply(t.Context(), "", &b); err != nil || b.Outcome(n) != batch.Placed {

@@ -41,6 +41,7 @@ type Writer struct {
 	events   events
 	previous previous
 	many     manySubjects
+	searches searches
 	edges    edges
 	records  records
 }
@@ -48,8 +49,9 @@ type Writer struct {
 // New returns a Writer.
 func New(o Options) *Writer {
 	return &Writer{
-		Options: o, skips: format.HidingRing, accounts: accounts{layout: o.Layout, cache: o.States}, edges: edges{searched: map[dict.ID]time.Time{}},
-		events: events{Modes: o.Modes, layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
+		Options: o, skips: format.HidingRing, accounts: accounts{layout: o.Layout, cache: o.States},
+		searches: searches{wide: map[dict.ID]time.Time{}, meters: map[dict.ID]*meter{}},
+		events:   events{Modes: o.Modes, layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
 	}
 }
 
@@ -115,30 +117,29 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 		return err
 	}
 	w.events.changes.takeSubjects(&w.strings)
-	many := firstMany(w.events.changes)
-	if err := w.previous.read(tx, w.events.changes[:many]); err != nil {
+	if err := w.previous.read(tx, w.events.changes); err != nil {
 		return err
 	}
 	// What is placed has been fetched whole: its bytes pay for the search. Without a queue, nothing could repair the repo.
-	search := math.MaxInt / wideSearch
+	w.searches.most = math.MaxInt / wideSearch
 	if seg.isOfStream() && w.events.Queues {
-		search = w.Merger.limits.Search
+		w.searches.most = w.Merger.limits.Search
 	}
+	clear(w.searches.meters)
 	var err error
-	if w.events.changes, err = w.many.settle(tx, w.events.changes, many, &w.previous, wideSearch*search); err != nil {
+	if w.events.changes, err = w.many.settle(tx, w.events.changes, &w.previous, &w.searches); err != nil {
 		return err
 	}
 	w.accounts.count(w.events.changes, totals, w.Kinds())
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, w.Kinds(), search); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, w.Kinds(), &w.searches); err != nil {
 		return err
 	}
-	if far := slices.Concat(w.many.far, w.edges.far); len(far) > 0 {
-		for _, id := range far {
-			w.events.far[id] = true
+	for id, m := range w.searches.meters {
+		if m.read.Load() > m.most {
+			w.events.far[id], err = true, ErrFar
 		}
-		return ErrFar
 	}
-	return nil
+	return err
 }
 
 // resolve gives ids to strings that have none, and counts the new ones.
@@ -246,7 +247,7 @@ func (w *Writer) Abandon() { w.IDs.Abandon(&w.strings) }
 func (w *Writer) Committed() {
 	w.IDs.Committed(&w.strings)
 	w.accounts.committed()
-	w.edges.committed()
+	w.searches.committed()
 	if len(w.events.hidden) > 0 {
 		w.skips = 0
 	}
