@@ -100,10 +100,10 @@ func (s *accounts) Resyncs(each func(did string, row format.Resync) error) error
 	return flush()
 }
 
-// Missing calls each for incomplete repos that are not queued: desynchronized ones, and if
+// Missing calls each for incomplete repos that are not queued: desynchronized ones and those that are active again, and if
 // partial is set those whose past is unknown.
 func (s *accounts) Missing(partial bool, each func(did string) error) error {
-	wanted := format.FlagDesync
+	wanted := format.FlagDesync | format.FlagReturned
 	if partial {
 		wanted |= format.FlagPartial
 	}

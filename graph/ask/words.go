@@ -34,6 +34,7 @@ const (
 	FlagHidden     = format.FlagHidden
 	FlagPartial    = format.FlagPartial
 	FlagDesync     = format.FlagDesync
+	FlagReturned   = format.FlagReturned
 	FlagResync     = format.FlagResync
 	FlagNoRoot     = format.FlagNoRoot
 	ResyncFailed   = format.ResyncFailed

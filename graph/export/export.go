@@ -77,6 +77,7 @@ type exportAccount struct {
 	Desynchronized bool       `json:"desynchronized,omitempty"`
 	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is from a row of an archive
 	Behind         bool       `json:"behind,omitempty"` // a newer state was announced, but not applied
+	Returned       bool       `json:"returned,omitempty"`
 	Last           exportSeq  `json:"last"`
 	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
 	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
@@ -216,7 +217,7 @@ func (x *exporter) state(id dict.ID, did string, st *format.RepoState) *exportAc
 	}
 	a := &exportAccount{
 		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync), NoRoot: st.Has(format.FlagNoRoot), Behind: st.Has(format.FlagBehind),
-		Last: at(st.Source, st.Seq),
+		Returned: st.Has(format.FlagReturned), Last: at(st.Source, st.Seq),
 	}
 	if st.Has(format.FlagHasRev) {
 		a.Rev, a.Root = st.Rev.String(), hex.EncodeToString(st.Data[:])

@@ -144,7 +144,7 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 		return fmt.Errorf("%w: %q is not a DID", graph.ErrImport, a.DID)
 	}
 	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
-	for flag, on := range map[uint16]bool{format.FlagNoRoot: a.NoRoot, format.FlagBehind: a.Behind, format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized} {
+	for flag, on := range map[uint16]bool{format.FlagNoRoot: a.NoRoot, format.FlagBehind: a.Behind, format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized, format.FlagReturned: a.Returned} {
 		if on {
 			st.Flags |= flag
 		}

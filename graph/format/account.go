@@ -153,28 +153,29 @@ type RepoState struct {
 
 // The flags of a RepoState. Append sets those that announce a part of the row.
 const (
-	FlagHasRev  uint16 = 1 << iota // rev and data are those of the last applied commit
-	FlagPartial                    // the repo's past was never seen
-	FlagDesync                     // the index missed something of the repo
-	FlagHidden                     // the last #account said active: false
-	FlagErasing                    // deleted, and not completely erased yet
-	flagAccount                    // an #account was seen
-	flagDeleted                    // the account was deleted once
-	flagAhead                      // top is above rev
-	FlagResync                     // it has a row in the queue of resyncs (resync.go)
-	FlagNoRoot                     // rev is not of a commit that follows from another: from a row of an archive, or of an account outside the part that the store holds
-	FlagBehind                     // the stream announced a state newer than rev that was not applied
-	FlagRecords                    // the store has, or had, a record of the account
+	FlagHasRev   uint16 = 1 << iota // rev and data are those of the last applied commit
+	FlagPartial                     // the repo's past was never seen
+	FlagDesync                      // the index missed something of the repo
+	FlagHidden                      // the last #account said active: false
+	FlagErasing                     // deleted, and not completely erased yet
+	flagAccount                     // an #account was seen
+	flagDeleted                     // the account was deleted once
+	flagAhead                       // top is above rev
+	FlagResync                      // it has a row in the queue of resyncs (resync.go)
+	FlagNoRoot                      // rev is not of a commit that follows from another: from a row of an archive, or of an account outside the part that the store holds
+	FlagBehind                      // the stream announced a state newer than rev that was not applied
+	FlagRecords                     // the store has, or had, a record of the account
+	FlagReturned                    // it is active again, and nothing has shown yet what it wrote meanwhile
 )
 
-// Has reports whether a flag is set.
+// Has reports whether a flag, or one of several, is set.
 func (s *RepoState) Has(flag uint16) bool { return s.Flags&flag != 0 }
 
 // Complete reports whether, by all evidence, the index has exactly the records of the repo:
-// nothing is known to be missing, and no fetch of the repo is queued or under way. A repo is
+// nothing is known to be missing, it has not just returned, and no fetch of the repo is queued or under way. A repo is
 // queued when something may be missing; while a snapshot is put in place in several writes,
 // the account holds records of two states.
-func (s *RepoState) Complete() bool { return s.Whole() && !s.Has(FlagResync) }
+func (s *RepoState) Complete() bool { return s.Whole() && !s.Has(FlagResync|FlagReturned) }
 
 // Whole reports whether nothing of the repo is known to be missing, even if it is queued.
 func (s *RepoState) Whole() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDesync) == FlagHasRev }
@@ -182,14 +183,14 @@ func (s *RepoState) Whole() bool { return s.Flags&(FlagHasRev|FlagPartial|FlagDe
 // Incomplete reports whether answers about the whole network may lack something of the
 // account: it is active, and something of it is missing or in doubt.
 func (s *RepoState) Incomplete() bool {
-	return s.Flags&(FlagPartial|FlagDesync|FlagResync) != 0 && !s.Has(FlagHidden)
+	return s.Has(FlagPartial|FlagDesync|FlagResync|FlagReturned) && !s.Has(FlagHidden)
 }
 
 // Missed reports whether the index may have missed something of the account since it first heard of it: it is active, and
-// an event was missed, or its repo is fetched again for another reason than its unknown past.
+// an event was or may be missed, or its repo is fetched again for another reason than its unknown past.
 func (s *RepoState) Missed() bool {
 	again := s.Flags&(FlagHasRev|FlagPartial|FlagResync) == FlagHasRev|FlagResync
-	return (s.Has(FlagDesync) || again) && !s.Has(FlagHidden)
+	return (s.Has(FlagDesync|FlagReturned) || again) && !s.Has(FlagHidden)
 }
 
 // MoveTo makes rev and root those of the newest commit that the index has. Change Rev by no other
@@ -268,7 +269,7 @@ func DecodeRepoState(v []byte) (s RepoState, err error) {
 		}
 		return b
 	}
-	flags := uint16(number(uint64(FlagRecords<<1 - 1)))
+	flags := uint16(number(uint64(FlagReturned<<1 - 1)))
 	pair := func(source *uint32, seq *Seq) {
 		*source, *seq = uint32(number(math.MaxUint32)), Seq(number(math.MaxUint64))
 	}

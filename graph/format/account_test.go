@@ -13,7 +13,7 @@ import (
 func TestStatesRefused(t *testing.T) {
 	for name, v := range map[string][]byte{
 		"a seq of eleven bytes":           {0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1},
-		"flags that nobody has":           {0x80, 0x20, 1, 1},
+		"flags that nobody has":           {0x80, 0x40, 1, 1},
 		"a count of 0 at the end":         {0, 1, 1, 5, 0},
 		"a count of more than 32 bits":    {0, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x10},
 		"more counts than built-in kinds": {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},

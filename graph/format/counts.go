@@ -53,7 +53,7 @@ func (c *Counts) Add(d Counts) {
 
 // Move counts a change of an account's state.
 func (c *Counts) Move(was, now *RepoState) {
-	const counted = FlagHasRev | FlagHidden | FlagPartial | FlagDesync | FlagResync
+	const counted = FlagHasRev | FlagHidden | FlagPartial | FlagDesync | FlagResync | FlagReturned
 	if (was.Flags^now.Flags)&counted == 0 {
 		return
 	}

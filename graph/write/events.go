@@ -205,6 +205,9 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		}
 		return // unreadable: nothing is applied, and the rev does not advance
 	}
+	if st.Has(format.FlagReturned) && ev.Flags&batch.HasSince != 0 && ev.Since != st.Rev {
+		e.markMissed(as, back)
+	}
 	const archived = format.FlagNoRoot | format.FlagPartial // it may follow rows that are still to come: EndArchive compares it
 	switch {
 	case e.outside:
@@ -220,9 +223,6 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		broken = true
 		e.markMissed(as, "chain")
 	}
-	if !broken {
-		as.continues()
-	}
 	noted := !e.outside && e.isNoting(as) // what is noted must be whole
 	if noted {
 		e.noteCommit(as, ev, broken)
@@ -232,6 +232,9 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	st.Source, st.Seq = source, ev.Seq
 	if e.outside {
 		st.SetPartial()
+	}
+	if !broken {
+		as.continues()
 	}
 	for i := ev.Ops.Start; i < ev.Ops.End; i++ {
 		e.op(as, i)

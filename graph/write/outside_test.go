@@ -98,17 +98,37 @@ func TestOutside(t *testing.T) {
 	closeAll(t, s, store)
 }
 
-// An account that is inactive and active again within one write may have missed what the relay dropped between.
-func TestBackInOneWrite(t *testing.T) {
-	s := open(t, memory(smallLimits), queues)
-	for seq, events := range [][]event{{commit(100, 0, 0, 1)}, {status(false, false), status(true, false)}} {
-		var b batch.Batch
-		for i, add := range events {
-			add(&b, format.Seq(2*seq+i+1))
-		}
-		apply(t, s, "relay", &b)
-		if _, row := account(t, s, chained); (row != nil) != (seq == 1) {
-			t.Errorf("batch %d: queued %+v", seq, row)
+// An account that is active again, perhaps within one write, may have missed events until a #sync or a commit shows that it missed
+// none. A partial account misses a kind that is added.
+func TestReturned(t *testing.T) {
+	const yes, no = true, false
+	back := []event{status(false, false), status(true, false)}
+	added := func(b *batch.Batch, _ format.Seq) {
+		b.AddResync([]byte(chained), batch.Cause{Reason: format.KindAdded})
+	}
+	for name, test := range map[string]struct {
+		events []event
+		missed [3]bool // of a complete account, a partial one, and one without a repo
+	}{
+		"back":            {back, [3]bool{yes, yes, yes}},
+		"#sync":           {append(back[:2:2], sync(100, 1)), [3]bool{no, no, yes}},
+		"next commit":     {append(back[:2:2], commit(200, 100, 1, 2)), [3]bool{no, no, yes}},
+		"another commit":  {append(back[:2:2], commit(200, 150, 0, 2), commit(300, 200, 2, 3)), [3]bool{yes, yes, yes}},
+		"first commit":    {append(back[:2:2], commit(200, 0, 0, 2)), [3]bool{yes, yes, no}},
+		"a kind is added": {[]event{added}, [3]bool{yes, yes, no}},
+	} {
+		for n, first := range []event{commit(100, 0, 0, 1), commit(100, 50, 0, 1), func(*batch.Batch, format.Seq) {}} {
+			s := open(t, memory(smallLimits), queues)
+			for _, events := range [][]event{{first}, test.events} {
+				var b batch.Batch
+				for i, add := range events {
+					add(&b, format.Seq(len(events)+i))
+				}
+				apply(t, s, "relay", &b)
+			}
+			if st, row := account(t, s, chained); st.Missed() != test.missed[n] || st.Missed() && (st.Complete() || row == nil) {
+				t.Errorf("%s %d: %+v, queued %+v", name, n, st, row)
+			}
 		}
 	}
 }

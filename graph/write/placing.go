@@ -56,7 +56,7 @@ func (e *events) snapshot(ev *batch.Event, as *actorState) {
 	b.SetOutcome(ev.Seq, batch.Placed)
 	e.placePart(ev, as)
 	if part.Last {
-		st.Flags &^= format.FlagPartial | format.FlagDesync
+		st.Flags &^= format.FlagPartial | format.FlagDesync | format.FlagReturned
 		as.dequeue()
 		delete(e.far, as.id)
 	}
@@ -192,7 +192,7 @@ func (e *events) archivedStatus(ev *batch.Event, as *actorState) {
 	if ev.Flags&batch.IsSync == 0 && !st.Has(format.FlagHasRev) && !st.Has(format.FlagRecords) {
 		return // there is nothing to void
 	}
-	flags := st.Flags&(format.FlagHidden|format.FlagResync|format.FlagDesync|format.FlagRecords) | format.FlagPartial
+	flags := st.Flags&(format.FlagHidden|format.FlagResync|format.FlagDesync|format.FlagRecords|format.FlagReturned) | format.FlagPartial
 	*st = format.RepoState{Flags: flags, AccountSource: st.AccountSource, AccountSeq: st.AccountSeq}
 	if st.Has(format.FlagRecords) { // it has records, in the store or in this write
 		st.Flags |= format.FlagErasing

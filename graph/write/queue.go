@@ -239,7 +239,7 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 	if told > e.latest {
 		told = 0
 	}
-	if c.Reason == format.NeverHeard || as.now.Has(format.FlagHasRev) && (told > as.now.Rev || c.Back != 0) { // a list shows a state that the stream did not bring
+	if c.Reason == format.NeverHeard || c.Reason == format.KindAdded && as.now.Has(format.FlagPartial) || as.now.Has(format.FlagHasRev) && (told > as.now.Rev || c.Back != 0) { // a list shows a state that the stream did not bring
 		as.now.Flags |= format.FlagDesync
 	}
 	if c.Reason == format.KindAdded { // what the stream changed of the kind before was not noted
@@ -351,11 +351,14 @@ const (
 // reactivated notes that an account is active again. Relays drop the commits of inactive accounts, and a backfill skips them,
 // so its repo is queued. If it is in the queue as inactive or given up, it becomes due.
 func (e *events) reactivated(as *actorState, wasHidden bool) {
-	if e.Queues && !e.outside && wasHidden && !as.now.Has(format.FlagResync) && (e.Past || as.now.Has(format.FlagHasRev)) {
-		if row := e.queue(as, back); as.now.Whole() {
-			row.Due = e.now.Add(backWait)
+	if wasHidden && !e.outside && e.Queues { // without a queue, nothing would end that of an account that writes no more
+		as.now.Flags |= format.FlagReturned
+		if !as.now.Has(format.FlagResync) {
+			if row := e.queue(as, back); as.now.Whole() {
+				row.Due = e.now.Add(backWait)
+			}
+			return
 		}
-		return
 	}
 	if row := as.inQueue(); row != nil && row.State != format.ResyncWaiting {
 		row.State, row.Due, row.Tries = format.ResyncWaiting, e.now, 0
@@ -366,6 +369,7 @@ func (e *events) reactivated(as *actorState, wasHidden bool) {
 // continues notes that the stream shows the state that the index has of a repo, or continues from it: an account that is active
 // again has missed nothing.
 func (as *actorState) continues() {
+	as.now.Flags &^= format.FlagReturned
 	if row := as.inQueue(); row != nil && row.Reason == back && as.now.Whole() {
 		as.dequeue()
 	}

@@ -219,7 +219,7 @@ const (
 // Account returns the state of an account's own records.
 func (x *Index) Account(a *Account) string {
 	st := &a.State
-	bare := !a.Known || st.Flags&(ask.FlagHasRev|ask.FlagDesync|ask.FlagPartial|ask.FlagResync) == 0
+	bare := !a.Known || st.Flags&(ask.FlagHasRev|ask.FlagDesync|ask.FlagPartial|ask.FlagResync|ask.FlagReturned) == 0
 	switch {
 	case a.Unwritten:
 		return Unwritten
