@@ -138,6 +138,12 @@ func TestEvents(t *testing.T) {
 			{"pds", 2, status(false, true), 0, false, true},
 			{"archive", 1, archived(100), 0, false, true},
 		},
+		// The status that an archive has is older than the one that the stream brought, also after a hole.
+		"an archive after a hole": {
+			{"pds", 1, status(false, false), 0, false, true},
+			{"pds", 1, func(b *batch.Batch, seq format.Seq) { b.AddGap(format.Gap{After: seq, Suspect: true}) }, 0, false, true},
+			{"archive", 1, func(b *batch.Batch, seq format.Seq) { b.AddArchivedAccount(seq, []byte(chained), true, false) }, 0, false, true},
+		},
 		// A #sync with the root that the index has: nothing was missed, whatever its rev. The next commit continues from the
 		// higher one. A relay that was killed sends an older #sync again, under a new number. One of an import is not a replay.
 		"#sync": {

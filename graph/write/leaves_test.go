@@ -167,13 +167,10 @@ func (h *heads) found(changes []change, after map[owner]map[string]map[dict.ID]b
 	h.t.Helper()
 	for i := range changes {
 		c := &changes[i]
-		if c.kind.IsMany() {
-			continue
-		}
 		o := owner{c.kind, c.actor}
 		rkey := string(c.path.AppendRkey(nil))
 		subjects := h.twin[o][rkey]
-		if c.existed != (subjects != nil) || subjects != nil && !subjects[c.old] {
+		if !c.kind.IsMany() && (c.existed != (subjects != nil) || subjects != nil && !subjects[c.old]) {
 			h.t.Fatalf("%s of %v held %d (%v), want %v", rkey, o, c.old, c.existed, subjects)
 		}
 		if kept := slices.ContainsFunc(slices.Collect(maps.Values(after[o])), func(s map[dict.ID]bool) bool { return s[c.old] }); c.kept && !kept {

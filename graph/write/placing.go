@@ -178,7 +178,7 @@ func (e *events) archivedStatus(ev *batch.Event, as *actorState) {
 		e.replays++
 		return
 	}
-	if ev.Flags&batch.IsSync == 0 && !e.statusKnown(as) {
+	if ev.Flags&batch.IsSync == 0 && st.AccountSource == 0 && !st.Whole() {
 		e.setHidden(as, ev.Flags&batch.IsActive == 0)
 	}
 	if ev.Flags&(batch.IsDeleted|batch.IsSync) == 0 || st.Whole() {
