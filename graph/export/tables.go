@@ -158,9 +158,6 @@ func (w *tableWriter) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := read.NotImporting(r); err != nil {
-			return err
-		}
 		w.layout = format.Layout{Settings: h.Settings}
 		w.m.Cursors, err = read.Cursors(r)
 		for _, k := range h.Table.All {

@@ -9,15 +9,29 @@ import (
 
 // Counts are the totals of the store. The write that changes a total also writes its row.
 type Counts struct {
-	Accounts       int64            `json:"accounts"`       // known accounts
-	Hidden         int64            `json:"hidden"`         // inactive accounts
+	AccountCounts
 	Complete       int64            `json:"complete"`       // RepoState.Complete
-	Partial        int64            `json:"partial"`        // repos whose past was never seen
 	Desynchronized int64            `json:"desynchronized"` // repos that the index missed something of
-	Incomplete     int64            `json:"incomplete"`     // RepoState.Incomplete
-	Missed         int64            `json:"missed"`         // RepoState.Missed
 	Records        map[string]int64 `json:"records"`        // live records, by kind
 	Strings        map[string]int64 `json:"strings"`        // ids in use, by namespace
+}
+
+// AccountCounts are the Counts that many questions need.
+type AccountCounts struct {
+	Accounts   int64 `json:"accounts"`   // known accounts
+	Hidden     int64 `json:"hidden"`     // inactive accounts
+	Partial    int64 `json:"partial"`    // repos whose past was never seen
+	Incomplete int64 `json:"incomplete"` // RepoState.Incomplete
+	Missed     int64 `json:"missed"`     // RepoState.Missed
+}
+
+// Add adds d to c.
+func (c *AccountCounts) Add(d AccountCounts) {
+	c.Accounts += d.Accounts
+	c.Hidden += d.Hidden
+	c.Partial += d.Partial
+	c.Incomplete += d.Incomplete
+	c.Missed += d.Missed
 }
 
 // Clone returns a copy that has an entry for every built-in kind and every namespace.
@@ -36,13 +50,9 @@ func (c Counts) Clone() Counts {
 
 // Add adds d to c.
 func (c *Counts) Add(d Counts) {
-	c.Accounts += d.Accounts
-	c.Hidden += d.Hidden
+	c.AccountCounts.Add(d.AccountCounts)
 	c.Complete += d.Complete
-	c.Partial += d.Partial
 	c.Desynchronized += d.Desynchronized
-	c.Incomplete += d.Incomplete
-	c.Missed += d.Missed
 	for name, n := range d.Records {
 		c.Records[name] += n
 	}
@@ -83,18 +93,4 @@ func (c *Counts) addState(s *RepoState, n int64) {
 func DecodeCounts(v []byte) (c Counts, err error) {
 	c, err = FromJSON[Counts](v)
 	return c.Clone(), err
-}
-
-// AccountCounts are the Counts that many questions need.
-type AccountCounts struct {
-	Accounts   int64 `json:"accounts"`
-	Hidden     int64 `json:"hidden"`
-	Partial    int64 `json:"partial"`
-	Incomplete int64 `json:"incomplete"`
-	Missed     int64 `json:"missed"`
-}
-
-// OfAccounts returns them.
-func (c *Counts) OfAccounts() AccountCounts {
-	return AccountCounts{c.Accounts, c.Hidden, c.Partial, c.Incomplete, c.Missed}
 }

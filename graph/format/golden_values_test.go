@@ -297,7 +297,7 @@ func goldenRest() (forms []harness.Form) {
 		forms = append(forms, harness.NewForm(h.name, h.Append(nil), readHeader))
 	}
 	counts := Counts{
-		Accounts: 40_000_000, Hidden: 3, Complete: 39_999_998, Partial: 2, Desynchronized: 1,
+		AccountCounts: AccountCounts{Accounts: 40_000_000, Hidden: 3, Partial: 2}, Complete: 39_999_998, Desynchronized: 1,
 		Records: map[string]int64{"follow": 5, "like": 6, "repost": -7, "block": 0}, Strings: map[string]int64{"did": 8, "uri": 9},
 	}
 	gap := Gap{Source: "wss://bsky.network", After: 5, Reason: "jump", Time: at, Since: at.Add(-time.Minute), Suspect: true, Detail: "5 to 9"}

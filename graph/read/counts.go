@@ -34,11 +34,7 @@ func Counts(r kv.Reader) (format.Counts, error) {
 func AccountCounts(r kv.Reader) (total format.AccountCounts, err error) {
 	err = kv.ScanPrefix(r, format.KeyCounts, func(_, v []byte) error {
 		c, err := format.FromJSON[format.AccountCounts](v)
-		total.Accounts += c.Accounts
-		total.Hidden += c.Hidden
-		total.Partial += c.Partial
-		total.Incomplete += c.Incomplete
-		total.Missed += c.Missed
+		total.Add(c)
 		return err
 	})
 	return total, err

@@ -234,7 +234,7 @@ func (a *accounts) committed() {
 
 // SetCounts sets the counts of the lane with a first partition.
 func SetCounts(tx kv.Txn, first uint8, was, now format.Counts) error {
-	if was.OfAccounts() != now.OfAccounts() {
+	if was.AccountCounts != now.AccountCounts {
 		tx.Touch() // questions keep these
 	}
 	return SetJSON(tx, format.PartKey(format.KeyCounts, first), now)

@@ -168,28 +168,24 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq: // applied before
 		e.replays++
 		return
-	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0:
-		if ev.Rev <= st.Rev {
-			// After an import, a commit's block may still have the older rev under which it was signed.
-			if !e.outside && ev.Flags&batch.HasData != 0 && st.Source == source &&
-				(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || as.continuesPutBack(ev)) {
-				e.putBack(as, "rev_in_the_past", ev)
-				st.Seq = ev.Seq
-				return
-			}
-			e.replays++
+	case st.Has(format.FlagHasRev) && ev.Flags&batch.HasRev != 0 && ev.Rev <= st.Rev:
+		// After an import, a commit's block may still have the older rev under which it was signed.
+		if !e.outside && ev.Flags&batch.HasData != 0 && st.Source == source &&
+			(ev.Flags&batch.HasOtherRev != 0 && ev.Data != st.Data || as.continuesPutBack(ev)) {
+			e.putBack(as, "rev_in_the_past", ev)
+			st.Seq = ev.Seq
 			return
 		}
+		e.replays++
+		return
 	}
 	as.changed = true
+	st.Source, st.Seq = source, ev.Seq
 	if e.outside {
 		st.SetPartial()
 	}
 	if ev.Flags&batch.IsRefuted != 0 { // failed verification: it does not even prove that a newer state exists
 		e.markMissed(as, "refuted")
-		if ev.Seq > 0 {
-			st.Source, st.Seq = source, ev.Seq
-		}
 		return
 	}
 	if st.Has(format.FlagHidden) && (st.AccountSource == 0 || st.AccountSource == source && ev.Seq > st.AccountSeq) {
@@ -200,9 +196,6 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		e.noteNewer(as, "damaged", ev)
 	}
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
-		if ev.Seq > 0 {
-			st.Source, st.Seq = source, ev.Seq // so that this event counts as a replay if it comes again
-		}
 		return // unreadable: nothing is applied, and the rev does not advance
 	}
 	if st.Has(format.FlagReturned) && ev.Flags&batch.HasSince != 0 && ev.Since != st.Rev {
@@ -229,7 +222,6 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	}
 	st.Flags &^= format.FlagNoRoot | format.FlagBehind
 	st.MoveTo(ev.Rev, ev.Data)
-	st.Source, st.Seq = source, ev.Seq
 	if e.outside {
 		st.SetPartial()
 	}
