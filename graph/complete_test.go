@@ -814,9 +814,9 @@ func (n *net) readArchive(most int) {
 	var b batch.Batch
 	to := min(n.row+most, n.rows)
 	for i := n.row; i < to; i++ {
+		b.Seen(format.Seq(i+1), nil)
 		n.archiveRow(&b, i)
 	}
-	b.Seen(format.Seq(to), nil)
 	if !n.killed(n.s.Apply(n.t.Context(), "archive x", &b)) {
 		n.row = to
 	}

@@ -285,8 +285,11 @@ func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 	}
 	as.changed = true
 	st.Source, st.Seq = source, ev.Seq
+	const imported = batch.HasRev | batch.HasData | batch.HasOtherRev
+	row := as.inQueue()
 	switch {
-	case known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && as.awaitsState()):
+	case row != nil && st.Has(format.FlagBehind) && ev.Rev < row.Told && ev.Flags&imported == imported, // than one that the stream announced before
+		known && ev.Rev <= st.Rev && ev.Flags&batch.HasData != 0 && (!same || ev.Flags&batch.HasOtherRev != 0 && as.awaitsState()):
 		e.putBack(as, "sync", ev)
 	case !same && known && ev.Rev <= st.Rev: // unreadable, and announces nothing newer
 		e.markMissed(as, "sync")

@@ -100,3 +100,24 @@ func TestListedRollback(t *testing.T) {
 		closeAll(t, s, store)
 	}
 }
+
+// A repo is put back to an older state than the one that a damaged commit announced: that one no longer counts.
+func TestRollbackOfAnUnknownState(t *testing.T) {
+	for _, first := range []uint64{0, 2} { // the rev that the index has
+		store := memory(smallLimits)
+		s := open(t, store, queues)
+		var b batch.Batch
+		if first > 0 {
+			commit(first, 0, 0, 1)(&b, 1)
+		}
+		damaged := header(5, first, 0, 0)
+		damaged.Data = nil
+		b.AddCommit(2, damaged)
+		imported(true, 3, 3)(&b, 3)
+		apply(t, s, "pds", &b)
+		if st, row := account(t, s, chained); row == nil || row.Back.Rev != 3<<20 || row.Back.Above != 5<<20 {
+			t.Errorf("%+v of %+v, want a state put back to 3", row, st)
+		}
+		closeAll(t, s, store)
+	}
+}
