@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -51,40 +52,39 @@ type Index struct {
 
 // OpenIndex opens a store for writing, or with o.ReadOnly for queries only. Options that the store cannot
 // have are an ErrUsage.
-func OpenIndex(ctx context.Context, o StoreOptions) (*Index, error) {
-	x, err := openIndex(ctx, o)
-	return x, asUsage(err)
-}
-
-func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
-	reg := prometheus.NewRegistry()
+func OpenIndex(ctx context.Context, o StoreOptions) (_ *Index, err error) {
+	defer func() { err = asUsage(err) }()
+	reg, budget := prometheus.NewRegistry(), o.budget()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.writes = kv.NewMetrics(reg, format.KeyspaceOf)
-	var store kv.Store
-	if err := o.await(ctx, func() (err error) { store, err = OpenStore(ctx, o); return err }); err != nil {
+	x := &Index{Path: o.Store, Registry: reg, part: o.Joins, memory: o.Memory, log: logger(o.Logger), fenced: make(chan error, 1)}
+	if err := o.await(ctx, func() (err error) { x.KV, err = OpenStore(ctx, o); return err }); err != nil {
 		return nil, err
 	}
 	if InFolder(o.Store) { // also if it is read because the disk is full, which they may be the reason for
 		if err := removeCheckpoints(o.Store); err != nil && !o.ReadOnly {
-			return nil, errors.Join(err, store.Close())
+			return nil, errors.Join(err, x.KV.Close())
 		}
 	}
-	x := &Index{Path: o.Store, KV: store, Registry: reg, part: o.Joins, memory: o.Memory, log: logger(o.Logger)}
 	var queue *backfill.Queue
 	var queued func([]batch.Queued)
 	if o.Backfill != nil {
 		bo := *o.Backfill
-		bo.Logger = logger(o.Logger).With("component", "backfill")
+		bo.Logger = x.log.With("component", "backfill")
 		bo.Metrics = backfill.NewMetrics(reg, func() backfill.Status { return x.Backfill.StatusNow() })
-		bo.Memory = o.budget().Repos
-		bo.ArchiveOps = o.budget().ArchiveOps
-		bo.Archiving = func(begins bool) { archiveMemory(o, begins) }
+		bo.Memory, bo.ArchiveOps = budget.Repos, budget.ArchiveOps
+		bo.Archiving = func(begins bool) { // an archive's batches and segments need memory
+			if begins {
+				limitMemory(budget.Collector + budget.Archive)
+			} else {
+				limitMemory(budget.Collector)
+				debug.FreeOSMemory()
+			}
+		}
 		bo.Listening, bo.Live = x.listening, x.isLive
 		queue = backfill.NewQueue(bo)
 		queued = queue.Add
 	}
-	budget := o.budget()
-	fenced := make(chan error, 1)
 	options := graph.Options{
 		Intern:     intern.Options{CacheBytes: budget.Strings, FilterBytes: budget.Filters, Owner: owner()},
 		Kinds:      o.Kinds,
@@ -96,23 +96,21 @@ func openIndex(ctx context.Context, o StoreOptions) (*Index, error) {
 		MustExist:  !o.Create,
 		Import:     o.Import,
 		Queued:     queued,
-		Logger:     logger(o.Logger).With("component", "graph"),
+		Logger:     x.log.With("component", "graph"),
 		Metrics:    graph.NewMetrics(reg),
 		Writes:     o.writes,
-		Fenced:     func(err error) { fenced <- err },
+		Fenced:     func(err error) { x.fenced <- err },
 	}
 	if !InFolder(o.Store) {
 		options.Intern.Settings = dict.SharedSettings
 	} else if !o.ReadOnly {
 		options.Intern.FilterFile = filepath.Join(o.Store, filterFile)
 	}
-	var g *graph.Store
-	if err := o.await(ctx, func() (err error) { g, err = graph.Open(ctx, store, options); return err }); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), store.Close())
+	if err := o.await(ctx, func() (err error) { x.Graph, err = graph.Open(ctx, x.KV, options); return err }); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), x.KV.Close())
 	}
-	x.Graph, x.fenced = g, fenced
 	if queue != nil {
-		x.Backfill = backfill.New(g, queue)
+		x.Backfill = backfill.New(x.Graph, queue)
 	}
 	if abs, err := filepath.Abs(o.Store); err == nil && InFolder(o.Store) {
 		x.Path = abs
@@ -145,7 +143,7 @@ func (x *Index) diskFull() bool {
 
 // healthy returns why the store accepts no writes, nil if it does or the engine does not tell.
 func (x *Index) healthy() error {
-	if h, ok := x.KV.(kv.Health); ok {
+	if h, ok := x.KV.(interface{ Healthy() error }); ok {
 		return h.Healthy()
 	}
 	return nil

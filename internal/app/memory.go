@@ -62,41 +62,21 @@ type Budget struct {
 
 // budget divides the memory of the process.
 func (o *StoreOptions) budget() Budget {
+	memory := cmp.Or(o.Memory, DefaultMemory())
 	if InFolder(o.Store) {
-		return embeddedBudget(o.memory())
+		return embeddedBudget(memory)
 	}
-	return fdbBudget(o.memory())
-}
-
-func (o *StoreOptions) memory() int64 {
-	if o.Memory <= 0 {
-		return DefaultMemory()
-	}
-	return o.Memory
-}
-
-// archiveMemory raises the collector's limit for an archive's batches and segments, and lowers
-// it again at the end.
-func archiveMemory(o StoreOptions, begins bool) {
-	if begins {
-		limitMemory(o, o.budget().Archive)
-	} else {
-		limitMemory(o, 0)
-		debug.FreeOSMemory()
-	}
+	return fdbBudget(memory)
 }
 
 // LimitMemory sets the garbage collector's soft limit (Budget.Collector), unless GOMEMLIMIT is
 // set.
-func LimitMemory(o StoreOptions) { limitMemory(o, 0) }
+func LimitMemory(o StoreOptions) { limitMemory(o.budget().Collector) }
 
-func limitMemory(o StoreOptions, more int64) {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
+func limitMemory(limit int64) {
+	if os.Getenv("GOMEMLIMIT") == "" { // the system's limit takes precedence over the budget's
+		debug.SetMemoryLimit(min(limit, AvailableMemory()*9/10))
 	}
-	limit := o.budget().Collector + more
-	// The system's limit takes precedence over the budget's.
-	debug.SetMemoryLimit(min(limit, AvailableMemory()*9/10))
 }
 
 // embeddedBudget divides the budget into sixteen parts: nine for the engine, two for the

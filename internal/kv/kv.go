@@ -67,14 +67,6 @@ func (d *Damage) Is(target error) bool { return target == ErrCorrupt }
 // Unwrap returns the engine's error.
 func (d *Damage) Unwrap() error { return d.Err }
 
-// Health is implemented by engines that know whether they work.
-type Health interface {
-	// Healthy returns nil while all of the store can be read and written. It
-	// returns at once, without I/O. An ErrUnavailable ends when the servers
-	// answer again.
-	Healthy() error
-}
-
 // A Reader reads one snapshot of the store. Only one goroutine may use it at a time.
 type Reader interface {
 	// Get returns the value of key, and whether the key exists. The value belongs

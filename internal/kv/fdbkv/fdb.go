@@ -112,7 +112,7 @@ func (s *Store) ask(ctx context.Context, patience time.Duration) error {
 	return err
 }
 
-// Healthy implements kv.Health. It returns a kv.ErrUnavailable while the cluster does not answer.
+// Healthy returns a kv.ErrUnavailable, without I/O, while the cluster does not answer.
 func (s *Store) Healthy() error { return s.cluster.err() }
 
 func (s *Store) formatKey() fdb.Key {
