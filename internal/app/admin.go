@@ -80,15 +80,13 @@ func (s *server) admin() http.Handler {
 			http.Error(w, say.Line("not ready: "+err.Error()), http.StatusServiceUnavailable)
 			return
 		}
+		state := "ready"
 		if err := s.written(); err != nil {
-			_, _ = w.Write([]byte(say.Line("ready, but "+err.Error()) + "\n"))
-			return
+			state += ", but " + err.Error()
+		} else if err := s.healthy(); err != nil {
+			state += ", but not indexing: " + err.Error()
 		}
-		if err := s.healthy(); err != nil {
-			_, _ = w.Write([]byte(say.Line("ready, but not indexing: "+err.Error()) + "\n"))
-			return
-		}
-		_, _ = w.Write([]byte("ready\n"))
+		_, _ = io.WriteString(w, say.Line(state)+"\n")
 	})
 	mux.HandleFunc("/deadletters", s.lines(notes(s.KV, read.DeadLetters)))
 	mux.HandleFunc("/gaps", s.lines(notes(s.KV, read.Gaps)))

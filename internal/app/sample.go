@@ -153,10 +153,8 @@ func gauge(name, help string, read func() float64) prometheus.Collector {
 
 // buildInfo registers the metric of the program's version.
 func (s *server) buildInfo(version, commit string) {
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
+	s.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "skein_build_info", Help: "Always 1; the labels describe the running program.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": cmp.Or(commit, "unknown"), "go_version": runtime.Version(), "engine": s.KV.Engine()},
-	})
-	info.Set(1)
-	s.Registry.MustRegister(info)
+	}, func() float64 { return 1 }))
 }
