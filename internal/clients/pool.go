@@ -141,15 +141,10 @@ func (p *Pool) remove(h *Hold) {
 // victim returns the newest hold of the client from which another takes n units, nil if there is none: of the largest network the
 // largest client. The first network that both do not share decides whether the newcomer would hold as much.
 func (p *Pool) victim(h *Hold, n int64) *Hold {
-	var found *Hold
-	for _, o := range p.holds {
-		if found == nil || cmp.Or(compare(o, found), cmp.Compare(o.seq, found.seq)) > 0 {
-			found = o
-		}
-	}
-	if found == nil {
+	if len(p.holds) == 0 {
 		return nil
 	}
+	found := slices.MaxFunc(p.holds, func(x, y *Hold) int { return cmp.Or(compare(x, y), cmp.Compare(x.seq, y.seq)) })
 	for i, s := range found.path {
 		if own := int64(0); i >= len(h.path) || h.path[i] != s {
 			if i < len(h.path) {

@@ -3,7 +3,6 @@ package clients
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -151,9 +150,7 @@ func NewToken(name, options string) (token, line string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", "", badName(name)
 	}
-	var random [24]byte
-	_, _ = rand.Read(random[:]) // never fails
-	token = TokenPrefix + base64.RawURLEncoding.EncodeToString(random[:])
+	token = TokenPrefix + rand.Text()
 	line = strings.TrimSpace(fmt.Sprintf("%s %x %s", name, sha256.Sum256([]byte(token)), options))
 	_, err = parseToken(line, Limit{})
 	return token, line, err
