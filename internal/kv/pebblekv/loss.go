@@ -238,9 +238,6 @@ func flushedBelow(edit []byte) uint64 {
 	if n <= 0 || tag != editLogNumber {
 		return 0
 	}
-	number, n := binary.Uvarint(edit[n:])
-	if n <= 0 {
-		return 0
-	}
+	number, _ := binary.Uvarint(edit[n:]) // 0 if it is cut off
 	return number
 }

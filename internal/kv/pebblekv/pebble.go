@@ -229,11 +229,11 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Txn) error) error {
 // awaitSpace returns kv.ErrDiskFull if the disk has too little free space. With AwaitSpace it
 // waits for space, and returns that error only if ctx ends first.
 func (s *Store) awaitSpace(ctx context.Context) error {
-	full := s.fs.full()
-	if full == nil || !s.fs.await {
-		return full
-	}
-	for full != nil {
+	for {
+		full := s.fs.full()
+		if full == nil || !s.fs.await {
+			return full
+		}
 		select {
 		case <-time.After(spaceEvery):
 		case <-s.gate.closing:
@@ -241,9 +241,7 @@ func (s *Store) awaitSpace(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.Join(full, ctx.Err())
 		}
-		full = s.fs.full()
 	}
-	return nil
 }
 
 // spaceEvery is the interval at which a waiting write checks the known free space. storeFS.start
@@ -267,8 +265,8 @@ func (s *Store) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Healthy implements kv.Health. It returns an error after a read or a background job
-// found damage, after a failed sync, and while the disk is full.
+// Healthy returns an error, without I/O, after a read or a background job found damage,
+// after a failed sync, and while the disk is full.
 func (s *Store) Healthy() error {
 	if d := s.damage.Load(); d != nil {
 		return d
