@@ -161,7 +161,7 @@ func (a *admin) car(ctx context.Context, name string) (p backfill.Placed, err er
 func (a *admin) follow(ctx context.Context, e *command.Environment, p *past) error {
 	const every = 500 * time.Millisecond
 	said := time.Time{}
-	bar := e.Progress("", 0)
+	bar := e.Progress("")
 	defer bar.End()
 	for {
 		var st backfill.Status

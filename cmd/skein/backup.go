@@ -124,7 +124,7 @@ func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreO
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	p := e.Progress("bytes", 0)
+	p := e.Progress("bytes")
 	j.Progress = func(done, total int64) { p.Of(done, total, "backing up") }
 	start := time.Now()
 	r, err := j.Run(ctx, c)

@@ -19,7 +19,7 @@ const maxProblems = 100
 func checkCommand(e *command.Environment) *cli.Command {
 	return storeCommand("check", "read the whole store and check it for errors", func(ctx context.Context, path string, store kv.Store) error {
 		problems := 0
-		p := e.Progress("keys", 0)
+		p := e.Progress("keys")
 		err := check.Store(ctx, store, func(problem string) {
 			if problems++; problems <= maxProblems {
 				fmt.Fprintln(e.Stdout, say.Line(problem))

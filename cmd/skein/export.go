@@ -71,7 +71,7 @@ func exportCommand(e *command.Environment) *cli.Command {
 
 // exportLines writes a store to standard output.
 func exportLines(ctx context.Context, e *command.Environment, store kv.Store) error {
-	p := e.Progress("records", 0)
+	p := e.Progress("records")
 	n, err := export.Write(ctx, store, e.Data, p.Tell)
 	p.End()
 	if err != nil {
@@ -83,7 +83,7 @@ func exportLines(ctx context.Context, e *command.Environment, store kv.Store) er
 
 // exportTables writes a store to a folder.
 func exportTables(ctx context.Context, e *command.Environment, store kv.Store, o export.TableOptions) error {
-	p := e.Progress("edges", 0)
+	p := e.Progress("edges")
 	o.Progress = p.Tell
 	if len(o.Kinds) == 0 {
 		o.Kinds = nil // all

@@ -50,7 +50,7 @@ func importStore(ctx context.Context, e *command.Environment, so app.StoreOption
 	if err != nil {
 		return errors.Join(err, in.Close())
 	}
-	p := e.Progress("bytes", size)
+	p := e.Progress("bytes")
 	n, err := export.Read(ctx, x.Graph, in, func(records int64) { p.Of(at(), size, say.Count(records)+" records") })
 	p.End()
 	interrupted := ctx.Err() != nil

@@ -133,7 +133,7 @@ var errNothingToReplay = errors.New("replay: the store has no cursor for this re
 
 // showProgress shows the progress of c on a terminal, until stop is called.
 func showProgress(e *command.Environment, c *consumer.Consumer) (stop func()) {
-	bar, quit := e.Progress("bytes", 0), make(chan struct{})
+	bar, quit := e.Progress("bytes"), make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
 		defer bar.End()

@@ -102,7 +102,7 @@ func restore(ctx context.Context, e *command.Environment, t backup.Target, m *ba
 	if err := app.CheckFormat(m); err != nil {
 		return err
 	}
-	p := e.Progress("bytes", m.Bytes())
+	p := e.Progress("bytes")
 	defer p.End()
 	return backup.Restore(ctx, t, backup.RestoreOptions{Dir: dir, Manifest: m, Progress: func(done, total int64) { p.Of(done, total, "restoring") }})
 }

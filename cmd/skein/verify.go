@@ -26,7 +26,7 @@ func verifyCommand(e *command.Environment) *cli.Command {
 			if err := r.open("", from, true); err != nil {
 				return err
 			}
-			p := e.Progress("bytes", 0)
+			p := e.Progress("bytes")
 			v, err := backup.Verify(ctx, r.target, backup.VerifyOptions{
 				Trust:    r.trust,
 				Problem:  func(err error) { fmt.Fprintln(e.Stdout, say.Line(err.Error())) },

@@ -18,16 +18,13 @@ type Progress struct {
 	things string
 	began  time.Time
 
-	mu    sync.Mutex // guards the fields below
-	total int64      // 0: unknown
-	more  string
+	mu    sync.Mutex // guards drawn
 	drawn time.Time
 }
 
-// Progress returns a Progress of things, such as "records". total is an estimate of their
-// number, 0 if unknown.
-func (e *Environment) Progress(things string, total int64) *Progress {
-	p := &Progress{width: e.width, things: things, began: time.Now(), total: total}
+// Progress returns a Progress of things, such as "records".
+func (e *Environment) Progress(things string) *Progress {
+	p := &Progress{width: e.width, things: things, began: time.Now()}
 	if e.Terminal() {
 		p.to = e.terminal
 	}
@@ -37,37 +34,34 @@ func (e *Environment) Progress(things string, total int64) *Progress {
 // Tell shows the current count.
 func (p *Progress) Tell(n int64) { p.Of(n, 0, "") }
 
-// Of shows the current count, the total, and more text.
+// Of shows the current count, an estimate of the total, 0 if unknown, and more text.
 func (p *Progress) Of(n, total int64, more string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if total > 0 {
-		p.total = total
-	}
-	if more != "" {
-		p.more = say.Line(more) + " "
-	}
 	if p.to == nil || time.Since(p.drawn) < 100*time.Millisecond {
 		return
 	}
 	p.drawn = time.Now()
-	_, _ = io.WriteString(p.to, clearLine+cut(p.line(n, p.drawn.Sub(p.began)), p.width())) // fails only if the terminal is gone
+	if more != "" {
+		more = say.Line(more) + " "
+	}
+	_, _ = io.WriteString(p.to, clearLine+cut(more+p.line(n, total, p.drawn.Sub(p.began)), p.width())) // fails only if the terminal is gone
 }
 
 // line returns what is shown of n things after a time. A total that is reached was an estimate.
-func (p *Progress) line(n int64, took time.Duration) string {
+func (p *Progress) line(n, total int64, took time.Duration) string {
 	count, things := say.Count[int64], p.things
 	if things == "bytes" {
 		count, things = say.Bytes[int64], ""
 	}
 	rate := float64(n) / max(took.Seconds(), 0.001)
 	line := fmt.Sprintf("%s, %s/s, %v", strings.TrimSpace(count(n)+" "+things), count(int64(rate)), took.Round(time.Second))
-	if p.total > n && n > 0 {
+	if total > n && n > 0 {
 		const columns = 25
-		left := time.Duration(float64(p.total-n) / rate * float64(time.Second))
-		line = fmt.Sprintf("%3d %% [%-*s] %s, %v left", n*100/p.total, columns, strings.Repeat("=", int(n*columns/p.total)), line, left.Round(time.Second))
+		left := time.Duration(float64(total-n) / rate * float64(time.Second))
+		line = fmt.Sprintf("%3d %% [%-*s] %s, %v left", n*100/total, columns, strings.Repeat("=", int(n*columns/total)), line, left.Round(time.Second))
 	}
-	return p.more + line
+	return line
 }
 
 // End removes the line.

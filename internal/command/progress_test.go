@@ -35,12 +35,12 @@ func TestProgressLine(t *testing.T) {
 		{2000, 8000, " 25 % [======                   ] 2.0 k records, 200/s, 10s, 30s left"},
 		{2000, 2000, "2.0 k records, 200/s, 10s"},
 	} {
-		if p.total = c.total; p.line(c.n, 10*time.Second) != c.want {
-			t.Errorf("%d of %d: %q, want %q", c.n, c.total, p.line(c.n, 10*time.Second), c.want)
+		if got := p.line(c.n, c.total, 10*time.Second); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.n, c.total, got, c.want)
 		}
 	}
-	p = &Progress{things: "bytes", more: "restoring "}
-	if got := p.line(1<<20, time.Second); got != "restoring 1.0 MiB, 1.0 MiB/s, 1s" {
+	p = &Progress{things: "bytes"}
+	if got := p.line(1<<20, 0, time.Second); got != "1.0 MiB, 1.0 MiB/s, 1s" {
 		t.Errorf("%q", got)
 	}
 }
