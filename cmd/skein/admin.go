@@ -89,6 +89,9 @@ func (a *admin) open(ctx context.Context, method, path string, body io.Reader, i
 
 // lend asks for a checkpoint of the daemon's store, which done removes.
 func (a *admin) lend(ctx context.Context) (c app.Checkpoint, done func() error, err error) {
+	if err := a.read(); err != nil {
+		return c, nil, err
+	}
 	if done, err = a.open(ctx, http.MethodPost, "/checkpoint", strings.NewReader("{}"), &c); err != nil {
 		return c, nil, err
 	}

@@ -34,11 +34,6 @@ func backupCommand(e *command.Environment) *cli.Command {
 			if err := aim(&j, "", to); err != nil {
 				return err
 			}
-			if store.Store == "" {
-				if err := a.read(); err != nil {
-					return err
-				}
-			}
 			return backUp(ctx, e, &a, store, &j)
 		},
 	}

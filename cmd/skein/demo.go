@@ -70,10 +70,9 @@ func runDemo(ctx context.Context, e *command.Environment, listen string, ends ti
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Close(context.WithoutCancel(ctx))) }()
-	zero := int64(0)
 	var about atomic.Pointer[demo.Highlights]
 	o := app.ServeOptions{
-		Listen: listen, Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: &zero, UserAgent: "skein-demo"},
+		Listen: listen, Version: command.Version(), Consume: &consumer.Options{Relay: relay.Address(), Cursor: new(int64), UserAgent: "skein-demo"},
 		Handles: network, Page: page.Options{Handles: true, People: network.People(), Examples: func() []page.Example { return examples(network, about.Load()) }},
 		Ready: func(api, _ net.Addr) {
 			go func() {

@@ -33,22 +33,16 @@ func exportCommand(e *command.Environment) *cli.Command {
 			isTables := format == "parquet"
 			switch {
 			case !isTables && format != "jsonl":
-				err = command.UsageError("--format %q: expected jsonl or parquet", format)
+				return command.UsageError("--format %q: expected jsonl or parquet", format)
 			case !isTables && (!o.Since.IsZero() || len(o.Kinds) > 0):
-				err = command.UsageError("--kinds and --since need --format parquet")
+				return command.UsageError("--kinds and --since need --format parquet")
 			case !isTables && c.Args().Present():
-				err = command.UsageError("export takes no arguments without --format parquet, got %q", c.Args().First())
+				return command.UsageError("export takes no arguments without --format parquet, got %q", c.Args().First())
 			case !isTables:
 			case c.Args().Len() != 1:
-				err = command.UsageError("skein export --format parquet needs one argument, the folder to write to")
+				return command.UsageError("skein export --format parquet needs one argument, the folder to write to")
 			case so.Store != "" && !app.InFolder(so.Store):
-				err = command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", so.Store)
-			}
-			if so.Store == "" && err == nil {
-				err = a.read()
-			}
-			if err != nil {
-				return err
+				return command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", so.Store)
 			}
 			if so.Store == "" {
 				lent, done, err2 := a.lend(ctx)
@@ -85,9 +79,6 @@ func exportLines(ctx context.Context, e *command.Environment, store kv.Store) er
 func exportTables(ctx context.Context, e *command.Environment, store kv.Store, o export.TableOptions) error {
 	p := e.Progress("edges")
 	o.Progress = p.Tell
-	if len(o.Kinds) == 0 {
-		o.Kinds = nil // all
-	}
 	start := time.Now()
 	m, err := export.WriteTables(ctx, store, o)
 	p.End()

@@ -39,7 +39,7 @@ var (
 type TableOptions struct {
 	// Dir is the folder to fill. It must not exist, or be empty.
 	Dir string
-	// Kinds are the names of the kinds of edges to write. nil means all.
+	// Kinds are the names of the kinds of edges to write. None means all.
 	Kinds []string
 	// Since leaves out edges whose key is a TID from before that time. The zero time means none.
 	Since   time.Time
@@ -161,7 +161,7 @@ func (w *tableWriter) begin(ctx context.Context) error {
 		w.layout = format.Layout{Settings: h.Settings}
 		w.m.Cursors, err = read.Cursors(r)
 		for _, k := range h.Table.All {
-			if !k.Kind.IsLabel() && slices.Contains(h.Kinds, k.Kind) && (w.o.Kinds == nil || slices.Contains(w.o.Kinds, k.Name)) {
+			if !k.Kind.IsLabel() && slices.Contains(h.Kinds, k.Kind) && (len(w.o.Kinds) == 0 || slices.Contains(w.o.Kinds, k.Name)) {
 				w.kinds = append(w.kinds, k)
 			}
 		}
