@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-func parse(t *testing.T, s string) netip.Addr {
+// must ends a test at an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	a, err := netip.ParseAddr(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
 }
 
 func TestPublic(t *testing.T) {
@@ -32,7 +31,7 @@ func TestPublic(t *testing.T) {
 		"2000::1": true, "3ffe::1": true, "3fff:1000::1": true, "3fff::1": false, "5f00::1": false, "::ffff:8.8.8.8": true,
 		"168.63.129.16": false, "168.63.129.15": true, "192.0.0.192": false, "100.100.100.200": false, "fd00:ec2::254": false, "223.255.255.255": true, "1.0.0.0": true, "172.32.0.1": true, "239.1.1.1": false, "255.0.0.1": false,
 	} {
-		if got := isPublic(parse(t, address)); got != want {
+		if got := isPublic(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %v", address, got)
 		}
 	}
@@ -57,9 +56,7 @@ func TestPrivateIsRefused(t *testing.T) {
 	defer redirecting.Close()
 	get := func(c *http.Client, address string) error {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp, err := c.Do(req)
 		if err == nil {
 			err = resp.Body.Close()
@@ -77,9 +74,7 @@ func TestPrivateIsRefused(t *testing.T) {
 		t.Errorf("%d requests, want 0", asked)
 	}
 	for _, c := range []*http.Client{NewClient(Options{Trusted: []string{private.URL, redirecting.URL}}), NewClient(Options{AllowPrivate: true})} {
-		if err := get(c, redirecting.URL); err != nil {
-			t.Error(err)
-		}
+		must(t, get(c, redirecting.URL))
 	}
 	if asked != 2 {
 		t.Errorf("%d requests, want 2", asked)
@@ -117,9 +112,7 @@ func TestDocuments(t *testing.T) {
 	c := Documents(NewClient(Options{AllowPrivate: true}), 5000, 300*time.Millisecond)
 	get := func(path string) (int, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endless.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp, err := c.Do(req)
 		if err != nil {
 			return 0, err
@@ -151,9 +144,7 @@ func TestRequestsNameThePage(t *testing.T) {
 	for _, c := range []*http.Client{client, Documents(client, 10, time.Minute)} {
 		for _, agent := range []string{"", "skein/1.2 (+" + Page + ")"} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want := "skein (+https://skein.blue)"
 			if agent != "" {
 				req.Header.Set("User-Agent", agent)
@@ -161,12 +152,8 @@ func TestRequestsNameThePage(t *testing.T) {
 			}
 			got = nil
 			resp, err := c.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := resp.Body.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, err)
+			must(t, resp.Body.Close())
 			if len(got) != 2 || got[0] != want || got[1] != want {
 				t.Errorf("%q, want %q", got, want)
 			}

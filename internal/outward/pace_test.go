@@ -26,12 +26,10 @@ func (c *chunks) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	c.n--
-	select {
-	case <-time.After(c.wait):
-		return min(len(p), c.chunk), nil
-	case <-c.ctx.Done():
-		return 0, c.ctx.Err()
+	if err := Wait(c.ctx, c.wait); err != nil {
+		return 0, err
 	}
+	return min(len(p), c.chunk), nil
 }
 
 // server is a transport: it reads a chunk of the request after each wait, and answers with chunks.
@@ -44,24 +42,16 @@ type server struct {
 
 func (s server) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	await := func(d time.Duration) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	for p := make([]byte, s.chunk); req.Body != nil; {
 		_, err := io.ReadFull(req.Body, p)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err := await(s.read); err != nil {
+		if err := Wait(ctx, s.read); err != nil {
 			return nil, err
 		}
 	}
-	if err := await(s.answers); err != nil {
+	if err := Wait(ctx, s.answers); err != nil {
 		return nil, err
 	}
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(&chunks{ctx, s.chunk, s.write, s.n})}, nil
@@ -99,9 +89,7 @@ func TestPace(t *testing.T) {
 					body = &chunks{t.Context(), c.s.chunk, c.own, c.sends}
 				}
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://x.example", body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				began, read := time.Now(), 0
 				resp, err := Paced(c.s, pace).RoundTrip(req)
 				if err == nil {
@@ -114,9 +102,7 @@ func TestPace(t *testing.T) {
 						n, err = resp.Body.Read(p)
 						read += n
 					}
-					if err := resp.Body.Close(); err != nil {
-						t.Error(err)
-					}
+					must(t, resp.Body.Close())
 				}
 				if c.slow != errors.Is(err, ErrSlow) || !c.slow && (!errors.Is(err, io.EOF) || read != c.s.n*c.s.chunk) {
 					t.Errorf("%d bytes, %v", read, err)
@@ -137,19 +123,13 @@ func TestPaceExplainsNothingElse(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://x.example", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := Paced(fails, Pace{1, time.Second}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, want) || errors.Is(err, ErrSlow) {
 		t.Error(err)
 	}
-	if err := resp.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, resp.Body.Close())
 	cancel()
 	ends := roundTrip(func(req *http.Request) (*http.Response, error) { return nil, req.Context().Err() })
 	if _, err := Paced(ends, Pace{1, time.Second}).RoundTrip(req); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is none
@@ -176,9 +156,7 @@ func TestPaceOfRepeatedBodies(t *testing.T) {
 			return nil, fmt.Errorf("sending: %w", req.Context().Err())
 		})
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://x.example", strings.NewReader("abc"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := Paced(again, Pace{10, time.Second}).RoundTrip(req); !errors.Is(err, ErrSlow) { //nolint:bodyclose // there is none
 			t.Error(err)
 		}
