@@ -87,9 +87,7 @@ func TestAddress(t *testing.T) {
 func TestForgedHeaders(t *testing.T) {
 	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via"}
 	proxies, err := ParseProxies(headers[0] + "=10.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = quick.Check(func(forged [4]string, pick uint8) bool {
 		text := []string{"", "10.0.0.1", "for=10.0.0.1", `for="`, "192.0.2.9", "unknown", ","}
 		direct, proxied := request("192.0.2.1:99"), request("10.0.0.1:99")
@@ -103,18 +101,14 @@ func TestForgedHeaders(t *testing.T) {
 		proxied.Header.Set(headers[0], forged[0]+", 192.0.2.1")
 		return proxies.client(direct) == "192.0.2.1/32" && proxies.client(proxied) == "192.0.2.1/32"
 	}, nil)
-	if err != nil {
-		t.Error(err)
-	}
+	must(t, err)
 }
 
 // A client behind a proxy with the usual lines cannot use up what the proxy's own requests need, and health checks are
 // outside of all limits.
 func TestHealthChecksBehindProxies(t *testing.T) {
 	proxies, err := ParseProxies("X-Forwarded-For=10.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused := 0
 	g, _ := newTestGate(Options{Proxies: proxies, Limit: Limit{Requests: 2, Bytes: 100}, Refused: func(string, string) { refused++ }}, nil)
 	for i := range 60 {
@@ -137,24 +131,25 @@ func TestHealthChecksBehindProxies(t *testing.T) {
 	}
 }
 
+// must ends a test at an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func lineOf(name, token, options string) string {
 	return fmt.Sprintf("%s %x %s\n", name, sha256.Sum256([]byte(token)), options)
 }
 
 func TestTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(text string) { must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	usual := Limit{Requests: 5}
 	write("# the clients\n\n" + lineOf("app", "skein_a", "rate=7 bytes=100 expires=2027-01-02 # until new year") + lineOf("usual", "skein_b", ""))
 	tokens, err := OpenTokens(path, usual)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	app := tokens.find("skein_a")
 	if app == nil || app.Name != "app" || app.Limit != (Limit{7, 100}) || app.Expires.Format(time.DateOnly) != "2027-01-02" {
 		t.Errorf("%+v", app)
@@ -350,13 +345,9 @@ func TestAbuseParallelBytes(t *testing.T) {
 // auth token is none, and reaches the API.
 func TestGateTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(path, []byte(lineOf("app", "skein_a", "rate=0")+lineOf("old", "skein_o", "expires=2027-01-15T08:00:10Z")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(lineOf("app", "skein_a", "rate=0")+lineOf("old", "skein_o", "expires=2027-01-15T08:00:10Z")), 0o600))
 	tokens, err := OpenTokens(path, Limit{Requests: 0.1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused := map[string]int{}
 	g, c := newTestGate(Options{Limit: Limit{Requests: 0.1}, Tokens: tokens, Refused: func(_, why string) { refused[why]++ }}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, Of(r)+" "+r.Header.Get("Authorization"))
@@ -391,12 +382,9 @@ func TestGateTokens(t *testing.T) {
 		t.Errorf("%v", refused)
 	}
 	// A reload that changes a limit takes effect at once.
-	if err := os.WriteFile(path, []byte(lineOf("app", "skein_a", "rate=0.1")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tokens.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(lineOf("app", "skein_a", "rate=0.1")), 0o600))
+	_, err = tokens.Reload()
+	must(t, err)
 	ask(g, request("192.0.2.3:9", "Authorization", "Bearer skein_a"))
 	if w := ask(g, request("192.0.2.3:9", "Authorization", "Bearer skein_a")); w.Code != http.StatusTooManyRequests {
 		t.Errorf("after the reload: %d", w.Code)

@@ -117,7 +117,7 @@ func (r *queueRun) settle() {
 	for _, list := range r.waiting {
 		n += len(list)
 	}
-	if got := waiting(r.q); got != n {
+	if got := r.q.Waiting(); got != n {
 		r.t.Fatalf("%d queries wait, want %d", got, n)
 	}
 	if len(r.held) > r.slots || n > 0 && len(r.held) < r.slots {
@@ -151,7 +151,7 @@ func TestQueueProperties(t *testing.T) {
 			r := &queueRun{t: t, q: NewQueue(slots), slots: slots, waiting: map[string][]*oneWaiter{}, passed: map[string]map[string]int{}}
 			for range 400 {
 				switch n := rng.IntN(10); {
-				case n < 5 && len(r.held)+waiting(r.q) < 40:
+				case n < 5 && len(r.held)+r.q.Waiting() < 40:
 					r.enter(fmt.Sprint("client", rng.IntN(5)))
 				case n < 6 && len(r.waiting) > 0:
 					for _, list := range r.waiting {
@@ -201,17 +201,10 @@ func TestQueueKeepsItsSlots(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if q.free != slots || waiting(q) != 0 {
-		t.Errorf("%d of %d slots are free, %d queries wait", q.free, slots, waiting(q))
+	if q.free != slots || q.Waiting() != 0 {
+		t.Errorf("%d of %d slots are free, %d queries wait", q.free, slots, q.Waiting())
 	}
 	if waits != 60*40 {
 		t.Errorf("%d waits were measured, want %d", waits, 60*40)
 	}
-}
-
-// waiting returns the number of queries that wait for a slot.
-func waiting(q *Queue) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.waiting)
 }
