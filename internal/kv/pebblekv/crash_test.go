@@ -216,16 +216,11 @@ func TestReadOnly(t *testing.T) {
 	for _, create := range []bool{false, true} {
 		ro := Options{Dir: "s", FS: after, ReadOnly: true, Create: create, Memory: 8 << 20}
 		r := openForTest(t, ro)
-		if err := r.View(t.Context(), func(r kv.Reader) error { h.State().Equal(t, r); h.Check(t, r, 30); return nil }); err != nil {
-			t.Error(err)
-		}
+		must(t, r.View(t.Context(), func(r kv.Reader) error { h.State().Equal(t, r); h.Check(t, r, 30); return nil }))
 		if err := r.Update(t.Context(), func(tx kv.Txn) error { tx.Delete([]byte(kvtest.Round)); return nil }); err == nil {
 			t.Error("a read-only store accepted a write")
 		}
-		if err := errors.Join(r.Sync(), r.Healthy()); err != nil {
-			t.Error(err)
-		}
-		must(t, r.Close())
+		must(t, r.Sync(), r.Healthy(), r.Close())
 		if now := list(); strings.Join(now, "\n") != strings.Join(before, "\n") {
 			t.Errorf("the files changed: %v\n%v", before, now)
 		}

@@ -25,10 +25,7 @@ func TestMultiGetFails(t *testing.T) {
 		}
 		return nil
 	})
-	open := func() *Store {
-		s := openForTest(t, Options{Dir: "/s", Create: true, FS: fs})
-		return s
-	}
+	open := func() *Store { return openForTest(t, Options{Dir: "/s", Create: true, FS: fs}) }
 	const n, looked = 5000, 50
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 	s := open()

@@ -73,11 +73,6 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-func manifestOf(t *testing.T, dir string) string {
-	t.Helper()
-	return manifestIn(t, vfs.Default, dir)
-}
-
 func manifestIn(t *testing.T, fs vfs.FS, dir string) string {
 	t.Helper()
 	desc, err := pebble.Peek(dir, fs)
@@ -114,7 +109,7 @@ func refusedOrWhole(t *testing.T, o Options) (refused bool) {
 func TestManifestIsGuarded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "s")
 	o := makeGuarded(t, dir)
-	b, err := os.ReadFile(manifestOf(t, dir))
+	b, err := os.ReadFile(manifestIn(t, vfs.Default, dir))
 	must(t, err)
 	step := max(1, len(b)/20)
 	refused := map[string]int{}
@@ -125,7 +120,7 @@ func TestManifestIsGuarded(t *testing.T) {
 		} {
 			c := o
 			c.Dir = copyOf(t, dir)
-			must(t, os.WriteFile(manifestOf(t, c.Dir), spoil(), 0o600))
+			must(t, os.WriteFile(manifestIn(t, vfs.Default, c.Dir), spoil(), 0o600))
 			c.ReadOnly, c.Create = true, false // as skein check and skein export
 			first := refusedOrWhole(t, c)
 			c.ReadOnly, c.Create = false, true

@@ -31,11 +31,7 @@ func openForTest(t *testing.T, o Options) *Store {
 	o.Merger = kvtest.LastByte{}
 	s, err := Open(o)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, s.Close()) })
 	return s
 }
 

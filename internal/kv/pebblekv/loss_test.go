@@ -171,9 +171,8 @@ func killedStore(t *testing.T, rng *rand.Rand) (killed *harness.CrashFS, synced 
 	must(t, s.db.Flush())
 	waits.Store(true)
 	some()
-	if _, err := s.db.AsyncFlush(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = s.db.AsyncFlush()
+	must(t, err)
 	some()
 	must(t, s.Sync())
 	synced = n
@@ -323,9 +322,7 @@ func acceptAndCheck(t *testing.T, fs *harness.CrashFS, lost *LostWrites, mark ma
 		s, err := Open(o)
 		must(t, err)
 		n, err := recordsOf(s)
-		if err != nil {
-			t.Error(err)
-		}
+		must(t, err)
 		put(t, s, n, rand.New(rand.NewPCG(0, 0)))
 		if again, err := recordsOf(s); err != nil || again != n+1 {
 			t.Errorf("%d records, then %d, %v", n, again, err)

@@ -79,12 +79,8 @@ func TestMultiGetIsGet(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.View(t.Context(), read); err != nil {
-		t.Error(err)
-	}
-	if err := s.Update(t.Context(), func(tx kv.Txn) error { return errors.Join(read(tx), read(tx.Snapshot())) }); err != nil {
-		t.Error(err)
-	}
+	must(t, s.View(t.Context(), read))
+	must(t, s.Update(t.Context(), func(tx kv.Txn) error { return errors.Join(read(tx), read(tx.Snapshot())) }))
 }
 
 // The values of one MultiGet do not share memory, even if one worker read them, or their keys are equal.
