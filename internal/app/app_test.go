@@ -42,11 +42,7 @@ func open(t *testing.T, dir string, log *slog.Logger) (x *app.Index, closeIt fun
 	t.Helper()
 	x, err := app.OpenIndex(t.Context(), app.StoreOptions{Store: dir, Create: true, Memory: 64 << 20, Logger: log})
 	must(t, err)
-	closeIt = sync.OnceFunc(func() {
-		if err := x.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	closeIt = sync.OnceFunc(func() { must(t, x.Close(context.Background())) })
 	t.Cleanup(closeIt)
 	return x, closeIt
 }
@@ -68,9 +64,7 @@ func serveWith(t *testing.T, x *app.Index, o app.ServeOptions) (base, admin stri
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must(t, <-done)
 	})
 	t.Cleanup(stop)
 	select {
@@ -148,7 +142,6 @@ func TestTruth(t *testing.T) {
 	for _, file := range []string{plainPDS, plainRelay} {
 		t.Run(file, func(t *testing.T) {
 			dir := t.TempDir()
-			zero := int64(0)
 			for round, limit := range []int{1000, 7} { // the second one from cursor 0 into the same store
 				if round == 1 && file == plainRelay {
 					break // once more changes as little as with the other file
@@ -156,7 +149,7 @@ func TestTruth(t *testing.T) {
 				x, closeIt := open(t, dir, nil)
 				o := consumer.Options{Frames: file}
 				if round == 1 {
-					o.Cursor, o.ForceCursor = &zero, true
+					o.Cursor, o.ForceCursor = new(int64), true
 				}
 				replay(t, x, o)
 				base, _, stop := serve(t, x, nil)
@@ -190,10 +183,9 @@ func TestTruthOverSocket(t *testing.T) {
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	dir := t.TempDir()
-	zero := int64(0)
 	x, closeIt := open(t, dir, nil)
 	base, admin, stop := serve(t, x, &consumer.Options{
-		Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Watchdog: 10 * time.Second,
+		Relay: srv.URL, Cursor: new(int64), MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond, Watchdog: 10 * time.Second,
 	})
 	watched := make([]*oracle.Watched, len(tr.Accounts))
 	var watching sync.WaitGroup
@@ -394,8 +386,7 @@ func TestRelayFaults(t *testing.T) {
 			defer srv.Close()
 			log := &lockedBuffer{}
 			x, _ := open(t, t.TempDir(), slog.New(slog.NewTextHandler(log, nil)))
-			zero := int64(0)
-			base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond})
+			base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: new(int64), MinBackoff: time.Millisecond})
 			waitForCursor(t, base, 200)
 			metrics := body(t, admin+"/metrics")
 			stop()

@@ -45,9 +45,8 @@ func TestAnswersAreDated(t *testing.T) {
 	srv := httptest.NewServer(r)
 	defer srv.Close()
 	dir := t.TempDir()
-	zero := int64(0)
 	x, closeIt := open(t, dir, nil)
-	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero})
+	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: new(int64)})
 	if at := asOf(t, base+"/xrpc/blue.skein.graph.getStats"); !at.IsZero() {
 		t.Errorf("without an event: %v", at)
 	}

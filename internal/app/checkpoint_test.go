@@ -24,9 +24,8 @@ func TestCheckpointLasts(t *testing.T) {
 	for _, connection := range []string{"close", "keep-alive"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(admin, "http://"))
 		must(t, err)
-		if _, err := conn.Write([]byte("POST /checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: " + connection + "\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
-			t.Fatal(err)
-		}
+		_, err = conn.Write([]byte("POST /checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nConnection: " + connection + "\r\nContent-Length: 2\r\n\r\n{}"))
+		must(t, err)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // it ends with the connection
 		must(t, err)
 		var c app.Checkpoint
@@ -59,8 +58,6 @@ func TestLeftCheckpointsAreRemoved(t *testing.T) {
 		if _, err := os.Stat(left); !os.IsNotExist(err) {
 			t.Errorf("read-only %v: %s stays: %v", readOnly, left, err)
 		}
-		if err := x.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must(t, x.Close(context.Background()))
 	}
 }

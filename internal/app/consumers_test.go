@@ -14,17 +14,6 @@ import (
 	"skein.blue/internal/sim/synth"
 )
 
-// An index may have several consumers in turn. Metrics report the most recent one.
-func TestMetricsReportTheLastConsumer(t *testing.T) {
-	x, _ := open(t, t.TempDir(), nil)
-	for range 2 {
-		_, err := x.Consumer(consumer.Options{Relay: "ws://127.0.0.1:1"})
-		must(t, err)
-	}
-	_, err := x.Registry.Gather()
-	must(t, err)
-}
-
 // FutureCursor never makes the cursor jump silently. The remedy in the message works although the
 // relay has restarted its sequence.
 func TestFutureCursor(t *testing.T) {
@@ -35,9 +24,8 @@ func TestFutureCursor(t *testing.T) {
 	r := relay.NewRecorded(all)
 	srv := httptest.NewServer(r)
 	defer srv.Close()
-	zero := int64(0)
 	x, closeIt := open(t, dir, nil)
-	base, _, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, MinBackoff: time.Millisecond})
+	base, _, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: new(int64), MinBackoff: time.Millisecond})
 	waitForCursor(t, base, tr.FinalSeq)
 	stop()
 	closeIt()
@@ -77,7 +65,7 @@ func TestFutureCursor(t *testing.T) {
 	r = relay.NewRecorded(all[:300])
 	srv.Config.Handler = r
 	x, closeIt = open(t, dir, nil)
-	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: &zero, ForceCursor: true, MinBackoff: time.Millisecond})
+	base, admin, stop := serve(t, x, &consumer.Options{Relay: srv.URL, Cursor: new(int64), ForceCursor: true, MinBackoff: time.Millisecond})
 	eventually(t, "the stream is read again", func() bool { c := getStats(t, base).Cursor; return c >= 300 && c < tr.FinalSeq })
 	r.Append(all[300:]...)
 	waitForCursor(t, base, tr.FinalSeq)

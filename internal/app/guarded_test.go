@@ -100,7 +100,5 @@ func TestOperatorsRequestsTakeTheirTime(t *testing.T) {
 			t.Errorf("%s: %d %s, to be written by %v", path, w.Code, w.Body, w.write)
 		}
 	}
-	if err := x.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	must(t, x.Close(context.Background()))
 }

@@ -33,16 +33,11 @@ func allMetrics(t *testing.T) ([]served, map[string]*dto.MetricFamily) {
 		Store: t.TempDir(), Create: true, Memory: 64 << 20, Backfill: &backfill.Options{Relay: "ws://127.0.0.1:1", PLC: "http://127.0.0.1:1"},
 	})
 	must(t, err)
-	t.Cleanup(func() {
-		if err := x.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, x.Close(t.Context())) })
 	labels.NewMetrics(x.Registry)
 	to, err := backup.OpenTarget(filepath.Join(t.TempDir(), "backups"))
 	must(t, err)
-	zero := int64(0)
-	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: &zero}, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
+	_, _, stop := serveWith(t, x, app.ServeOptions{Consume: &consumer.Options{Relay: "ws://127.0.0.1:1", Cursor: new(int64)}, Backup: &app.BackupSchedule{Job: app.BackupJob{Target: to}, Every: time.Hour}})
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		x.Registry.Describe(descs)

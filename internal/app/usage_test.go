@@ -20,9 +20,8 @@ func TestStatsOfABrokenStore(t *testing.T) {
 		"the cursors": func(tx kv.Txn) { tx.Set([]byte{format.KeyCursor}, nil) },
 	} {
 		store := memkv.Open(memkv.Options{Merger: graph.Merger()})
-		if _, err := graph.Open(t.Context(), store, graph.Options{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := graph.Open(t.Context(), store, graph.Options{})
+		must(t, err)
 		must(t, store.Update(t.Context(), func(tx kv.Txn) error { breaks(tx); return nil }))
 		if st, err := app.ReadStats(t.Context(), "path", store); (err == nil) != (name == "") || err == nil && (st.Store != "path" || st.Counts.Records == nil) {
 			t.Errorf("%s: %+v, %v", name, st, err)

@@ -270,9 +270,7 @@ func TestWatchesLoseNothing(t *testing.T) {
 			if w.again < 3 || w.known == 0 {
 				t.Errorf("seed %d: only %d messages came again, %d after the restore", seed, w.again, w.known)
 			}
-			if err := w.g.Store.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must(t, w.g.Store.Close(t.Context()))
 		})
 	}
 }
@@ -311,9 +309,7 @@ func TestLastingWatchDoesNotHang(t *testing.T) {
 }
 
 func placeOf(t *testing.T, stored []byte) (p place) {
-	if err := json.Unmarshal(stored, &p); err != nil {
-		t.Error(err)
-	}
+	must(t, json.Unmarshal(stored, &p))
 	return p
 }
 
