@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,26 +114,9 @@ func TestBackfillKilled(t *testing.T) {
 	d = start(single, "--relay", "ws://127.0.0.1:1")
 	run(t, 0, one+" at ", "backfill", "--admin", d.admin, "--car", file, "--did", two)
 	d.stop()
-	if got, all := exportedRecords(t, single), exportedRecords(t, store); got[one] != all[one] || got[two] != all[two] || len(got) != 2 {
+	if got, all := holdingsOf(t, single).records, holdingsOf(t, store).records; !slices.Equal(got[one], all[one]) || !slices.Equal(got[two], all[two]) || len(got) != 2 {
 		t.Errorf("from a file and a host: %q, want those of %s and %s", got, one, two)
 	}
-}
-
-// exportedRecords returns the records of each account of a store.
-func exportedRecords(t *testing.T, store string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for line := range strings.Lines(run(t, 0, "", "export", "--store", store)) {
-		var r struct {
-			DID     string          `json:"did"`
-			Kind    string          `json:"kind"`
-			Records json.RawMessage `json:"records"`
-		}
-		if err := json.Unmarshal([]byte(line), &r); err == nil && r.DID != "" && r.Records != nil {
-			all[r.DID] += r.Kind + string(r.Records)
-		}
-	}
-	return all
 }
 
 // fetchRepo fetches a repo into a file. Some hosts of a made-up network are faulty.

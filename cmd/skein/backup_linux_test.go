@@ -35,11 +35,10 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 	must(t, err)
 	took := 500 * time.Millisecond // a backup, about
 	proved := map[time.Time]bool{}
-	backups := func() (all []time.Time) {
+	backups := func() []time.Time {
 		t.Helper()
-		if all, err = backup.List(t.Context(), place); err != nil {
-			t.Fatal(err)
-		}
+		all, err := backup.List(t.Context(), place)
+		must(t, err)
 		return all
 	}
 	for round := range times + 2 {
@@ -77,9 +76,7 @@ func testFaultBackup(t *testing.T, to string, server *harness.Server) {
 		if strings.Contains(out.String(), "goroutine ") {
 			t.Fatal(out.String())
 		}
-		if err := place.Delete(t.Context(), "lock.json"); err != nil { // it expires
-			t.Fatal(err)
-		}
+		must(t, place.Delete(t.Context(), "lock.json")) // it expires
 		for _, b := range backups() {
 			if !proved[b] {
 				proved[b] = true

@@ -28,11 +28,7 @@ func cluster(t *testing.T, servers int, redundancy string) *kvtest.Cluster {
 		t.Skip("built without FoundationDB; use go test -tags fdb")
 	}
 	c := kvtest.StartServers(t, servers, redundancy)
-	t.Cleanup(func() {
-		if err := c.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, c.Remove()) })
 	return c
 }
 

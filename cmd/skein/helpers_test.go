@@ -26,6 +26,7 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/outward"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/load"
 	simulated "skein.blue/internal/sim/network"
@@ -327,12 +328,10 @@ func recording(t *testing.T, rate int) *relay.Recorded {
 	ctx, begun := t.Context(), time.Now()
 	go func() {
 		for i, f := range all {
-			select {
-			case <-time.After(time.Until(begun.Add(time.Duration(float64(i) / float64(rate) * float64(time.Second))))):
-				r.Append(f)
-			case <-ctx.Done():
+			if outward.Wait(ctx, time.Until(begun.Add(time.Duration(float64(i)/float64(rate)*float64(time.Second))))) != nil {
 				return
 			}
+			r.Append(f)
 		}
 	}()
 	return r
@@ -418,9 +417,7 @@ func askAt(t *testing.T, url string) (code int, body string) {
 	resp, err := client.Get(url)
 	must(t, err)
 	b, err := io.ReadAll(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, resp.Body.Close()))
 	return resp.StatusCode, string(b)
 }
 

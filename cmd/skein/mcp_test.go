@@ -73,9 +73,7 @@ func TestMCP(t *testing.T) {
 		call(`{"set":["union(a,b)","2 \"x\""],"limit":1000000,"names":true,"with":null}`): `"structuredContent":{"got":["/xrpc/blue.skein.graph.overlap","` + strings.ReplaceAll(question, "&", `\u0026`) + `","own"]}`,
 	} {
 		var out bytes.Buffer
-		if err := mcpStream(t.Context(), asker, strings.NewReader(message+"\n"), &out); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mcpStream(t.Context(), asker, strings.NewReader(message+"\n"), &out))
 		over := strings.TrimSuffix(out.String(), "\n")
 		status, body := post(message, clients.TokenHeader, "own", "Origin", "http://localhost:6274")
 		if body != over || !strings.Contains(body, want) || (body == "") != (want == "") || (status == http.StatusAccepted) != (want == "") || status/100 != 2 {

@@ -17,13 +17,11 @@ type manager struct {
 
 func newManager(t *testing.T) *manager {
 	t.Helper()
-	m := &manager{socket: filepath.Join(t.TempDir(), "notify")}
-	var err error
-	if m.conn, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.socket, Net: "unixgram"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.conn.Close() })
-	return m
+	socket := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return &manager{socket, conn}
 }
 
 // next returns the next notification, a line break before each line. ok is false if there is none until end.

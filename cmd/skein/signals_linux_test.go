@@ -81,9 +81,8 @@ func TestStuckCommandIsEnded(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	if _, err := out.Read(make([]byte, 10)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = out.Read(make([]byte, 10))
+	must(t, err)
 	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); exitCode(err) != command.ExitFailed || !strings.Contains(errs.String(), "committed data is safe") {
 		t.Errorf("%v: %s", err, errs.String())

@@ -107,12 +107,10 @@ func terminal(t *testing.T) (read func() string, screen *os.File) {
 			t.Fatal(e)
 		}
 	}
-	if screen, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := term.MakeRaw(int(screen.Fd())); err != nil { // else it makes line breaks CRLF
-		t.Fatal(err)
-	}
+	screen, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	must(t, err)
+	_, err = term.MakeRaw(int(screen.Fd())) // else it makes line breaks CRLF
+	must(t, err)
 	written := make(chan string)
 	go func() {
 		b, _ := io.ReadAll(end) // ends with an error once the screen is closed
