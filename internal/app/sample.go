@@ -42,6 +42,9 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	}
 	for _, c := range cursors {
 		s.stored.Store(max(s.stored.Load(), c.Time.UnixMicro()))
+		if c.Source == s.source || s.source == "" && (now.CursorTime == nil || c.Time.After(*now.CursorTime)) {
+			now.Cursor, now.CursorTime = new(int64(c.Seq)), &c.Time
+		}
 	}
 	for name, n := range now.Counts.Records {
 		if name != kinds.ListItem.String() { // a listitem record counts as two kinds
@@ -51,11 +54,6 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 	now.Events, _ = s.Graph.Events()
 	if st := s.status(); st.HasLag {
 		now.Lag = new(st.Lag.Seconds())
-	}
-	for _, cur := range cursors {
-		if cur.Source == s.source || s.source == "" && (now.CursorTime == nil || cur.Time.After(*now.CursorTime)) {
-			now.Cursor, now.CursorTime = new(int64(cur.Seq)), &cur.Time
-		}
 	}
 	if s.Backfill != nil {
 		waiting, _ := s.Backfill.Queue()

@@ -46,14 +46,13 @@ func Main(p Program) int {
 // Run runs a command line and returns the exit code.
 func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	env.wrap()
-	stdout, stderr := env.Stdout, env.Stderr
 	cmd := &cli.Command{
 		Name:           p.Name,
 		Version:        Version(),
 		Usage:          p.Usage,
 		Commands:       p.Commands(env),
-		Writer:         stdout,
-		ErrWriter:      stderr,
+		Writer:         env.Stdout,
+		ErrWriter:      env.Stderr,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		OnUsageError:   flagError,
 		Action:         chooseCommand,
@@ -91,7 +90,7 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 	if env.json != nil && !wrongUsage { // readers of the log expect the error there
 		env.json.Error(oneLineOf(err), "program", p.Name, "error", err) //nolint:sloglint // the message is the cause
 	} else {
-		fmt.Fprintln(stderr, p.Name+":", oneLineOf(err))
+		fmt.Fprintln(env.Stderr, p.Name+":", oneLineOf(err))
 	}
 	if wrongUsage {
 		return ExitUsage
@@ -101,9 +100,6 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 
 // OutputError returns the first error of writing to the standard output.
 func (e *Environment) OutputError() error {
-	if e.output == nil {
-		return nil
-	}
 	e.output.mu.Lock()
 	defer e.output.mu.Unlock()
 	return e.output.err
