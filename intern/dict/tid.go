@@ -1,7 +1,5 @@
 package dict
 
-import "strings"
-
 // ValidTID reports whether s is a timestamp identifier
 // (https://atproto.com/specs/tid), as revs are.
 func ValidTID[S ~string | ~[]byte](s S) bool {
@@ -42,31 +40,13 @@ func AppendTID(dst []byte, tid uint64) []byte {
 
 // FirstTID returns the number of the first TID that does not sort before s, and reports whether there is one.
 func FirstTID[S ~string | ~[]byte](s S) (tid uint64, ok bool) {
-	const length, most = 13, 16 // a TID has 64 bits: the first character has four
-	for i := range length {
-		if i >= len(s) {
-			return tid << (5 * (length - i)), true
+	var buf [13]byte
+	for bit := uint64(1) << 63; bit > 0; bit >>= 1 {
+		if string(AppendTID(buf[:0], tid|(bit-1))) < string(s) { // and so are all TIDs without this bit
+			tid |= bit
 		}
-		v := uint64(strings.IndexFunc(tidAlphabet+"\u00ff", func(c rune) bool { return c >= rune(s[i]) }))
-		if i == 0 && v >= most {
-			return 0, false
-		}
-		if v < uint64(len(tidAlphabet)) && tidAlphabet[v] == s[i] {
-			tid = tid<<5 | v
-			continue
-		}
-		if v == uint64(len(tidAlphabet)) { // after all TIDs that begin with what was read
-			if tid++; tid == most<<(5*(i-1)) {
-				return 0, false
-			}
-			return tid << (5 * (length - i)), true
-		}
-		return (tid<<5 | v) << (5 * (length - 1 - i)), true
 	}
-	if len(s) > length {
-		tid++
-	}
-	return tid, tid > 0 || len(s) == length
+	return tid, string(AppendTID(buf[:0], tid)) >= string(s)
 }
 
 const tidAlphabet = "234567abcdefghijklmnopqrstuvwxyz"
