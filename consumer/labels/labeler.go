@@ -205,17 +205,10 @@ func (l *labeler) read(ctx context.Context) error {
 // gather appends messages that wait.
 func gather(from <-chan []byte, first []byte) (messages [][]byte) {
 	messages = [][]byte{first}
-	for n := len(first); n < messageBytes && len(messages) < messagesAtOnce; {
-		select {
-		case m, open := <-from:
-			if !open {
-				return messages
-			}
-			n += len(m)
-			messages = append(messages, m)
-		default:
-			return messages
-		}
+	for n := len(first); n < messageBytes && len(messages) < messagesAtOnce && len(from) > 0; { // nobody else receives
+		m := <-from
+		n += len(m)
+		messages = append(messages, m)
 	}
 	return messages
 }

@@ -69,8 +69,13 @@ func (l *labeler) drop(why string, about ...any) {
 // stored converts a label to the form in the store. If the label is invalid, why is the reason: version,
 // source, value, subject, cid or time.
 func stored(in *rawLabel) (out *batch.Label, why string) {
-	out = &batch.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
 	subject := []byte(in.URI)
+	_, badCID := syntax.ParseCID(in.CID)
+	made, isTime := microseconds(in.CreatedAt)
+	expires, isExpiry := int64(0), true
+	if in.ExpiresAt != "" && !in.Negated {
+		expires, isExpiry = microseconds(in.ExpiresAt)
+	}
 	switch {
 	case in.Version != labelVersion:
 		return nil, "version"
@@ -80,23 +85,13 @@ func stored(in *rawLabel) (out *batch.Label, why string) {
 		return nil, "value"
 	case !kinds.DID.Valid(subject) && (!strings.HasPrefix(in.URI, "at://did:") || !kinds.ATURI.Valid(subject)):
 		return nil, "subject"
-	}
-	if in.CID != "" {
-		if _, err := syntax.ParseCID(in.CID); err != nil || len(in.CID) > 255 {
-			return nil, "cid"
-		}
-		out.CID = in.CID
-	}
-	var ok bool
-	if out.Time, ok = microseconds(in.CreatedAt); !ok {
+	case in.CID != "" && (badCID != nil || len(in.CID) > 255):
+		return nil, "cid"
+	case !isTime || !isExpiry:
 		return nil, "time"
 	}
-	out.Negated = in.Negated
-	if in.ExpiresAt != "" && !out.Negated {
-		if out.Expires, ok = microseconds(in.ExpiresAt); !ok {
-			return nil, "time"
-		}
-	}
+	out = &batch.Label{Labeler: in.SourceDID, Subject: in.URI, Value: in.Val}
+	out.CID, out.Negated, out.Time, out.Expires = in.CID, in.Negated, made, expires
 	return out, ""
 }
 
