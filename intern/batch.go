@@ -267,19 +267,20 @@ func (b *Batch) lookUp(r kv.Reader, asked int) error {
 		if !ok {
 			return nil
 		}
-		id, err := idIn(b.keys[i], value)
-		if err == nil {
-			b.items[b.miss[i]].found(id)
-		}
-		return err
+		return b.items[b.miss[i]].found(b.keys[i], value)
 	})
 }
 
-// found sets the id that the store has for an item. If that is the id drawn for the item, an
+// found sets the id that the store has for an item, in the row of its string. If that is the id drawn for the item, an
 // attempt of unknown outcome was committed.
-func (it *batchItem) found(id dict.ID) {
+func (it *batchItem) found(key, value []byte) error {
+	id, err := idIn(key, value)
+	if err != nil {
+		return err
+	}
 	if it.state = stored; it.id == id {
 		it.state = created
 	}
 	it.id = id
+	return nil
 }

@@ -148,7 +148,7 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 // and if strings come in the order of their keys. The scan stops after as many rows as there
 // are strings, and look finds the rest one by one; it then does not scan again for a while,
 // each time longer.
-func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem, key, value []byte) error) error {
+func (w *claimWorker) look(r kv.Reader, claims []claim) error {
 	tries := &w.window[claims[0].it.ns]
 	left := claims
 	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) && tries.due() {
@@ -159,7 +159,7 @@ func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem
 				left = left[1:]
 			}
 			if len(left) > 0 && bytes.Equal(left[0].key, k) {
-				if err := found(left[0].it, k, v); err != nil {
+				if err := left[0].it.found(k, v); err != nil {
 					return false, err
 				}
 				left = left[1:]
@@ -182,7 +182,7 @@ func (w *claimWorker) look(r kv.Reader, claims []claim, found func(it *batchItem
 		if !ok {
 			return nil
 		}
-		return found(left[i].it, w.keys[i], v)
+		return left[i].it.found(w.keys[i], v)
 	})
 }
 
@@ -224,13 +224,7 @@ func (w *claimWorker) attempt(tx kv.Txn, ns dict.Namespace, claims []claim) erro
 		}
 		it.state = unresolved
 	}
-	err := w.look(tx.Snapshot(), claims, func(it *batchItem, key, v []byte) error {
-		id, err := idIn(key, v)
-		if err == nil {
-			it.found(id)
-		}
-		return err
-	})
+	err := w.look(tx.Snapshot(), claims)
 	made := 0
 	for i := range claims {
 		if it := claims[i].it; it.state == unresolved {

@@ -88,11 +88,8 @@ func (p *leaser) lease(ctx context.Context, a *allocator) (ids idRange, err erro
 	attempts := 0
 	err = p.store.Update(ctx, func(tx kv.Txn) error {
 		if attempts++; attempts > 1 {
-			switch mine, err := p.holds(tx, &l); {
-			case err != nil:
+			if mine, err := p.holds(tx, &l); mine || err != nil { // the attempt of unknown outcome was committed
 				return err
-			case mine: // the attempt of unknown outcome was committed
-				return nil
 			}
 		}
 		shard, block, err := p.pickBlock(tx, a, attempts > 1)
@@ -157,13 +154,10 @@ func (p *leaser) pickBlock(tx kv.Txn, a *allocator, redraw bool) (shard uint32, 
 			continue
 		}
 		_, taken, err := tx.Get(dict.AppendLeaseKey(nil, a.ns, shard, block))
-		switch {
-		case err != nil:
-			return 0, 0, err
-		case taken:
-			return 0, 0, fmt.Errorf("intern: block %d of shard %d (%s) is leased, but the shard's counter does not include it: run skein check", block, shard, a.ns)
+		if err == nil && taken {
+			err = fmt.Errorf("intern: block %d of shard %d (%s) is leased, but the shard's counter does not include it: run skein check", block, shard, a.ns)
 		}
-		return shard, block, nil
+		return shard, block, err
 	}
 	return 0, 0, fmt.Errorf("%w: no free block in %d draws of shards, each with %d blocks of %d ids", ErrExhausted, draws, limit, p.settings.LeaseSize)
 }

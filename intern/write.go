@@ -22,9 +22,7 @@ func (m *maker) add(tx kv.Txn, ns dict.Namespace, id dict.ID, key []byte) {
 
 // write merges the rows from ids to strings into their groups.
 func (m *maker) write(tx kv.Txn, ns dict.Namespace) {
-	if !slices.IsSortedFunc(m.entries, dict.CompareEntries) {
-		slices.SortFunc(m.entries, dict.CompareEntries)
-	}
+	slices.SortFunc(m.entries, dict.CompareEntries)
 	var key, value []byte
 	for entries := m.entries; len(entries) > 0; {
 		var w dict.GroupWriter
