@@ -1,7 +1,6 @@
 package backup
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -95,7 +94,7 @@ type creator struct {
 
 // look reads what the folder and the target have.
 func (c *creator) look(ctx context.Context) error {
-	entries, err := os.ReadDir(c.o.Dir)
+	entries, err := os.ReadDir(c.o.Dir) // sorted, as the files of a manifest
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
@@ -112,7 +111,6 @@ func (c *creator) look(ctx context.Context) error {
 	if len(c.m.Files) == 0 {
 		return fmt.Errorf("backup: %s is empty", c.o.Dir)
 	}
-	slices.SortFunc(c.m.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	backups, err := List(ctx, c.t)
 	if err != nil {
 		return err
