@@ -46,6 +46,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// locked calls change with mu held.
+func locked(mu *sync.Mutex, change func()) {
+	mu.Lock()
+	defer mu.Unlock()
+	change()
+}
+
 const labelerDID = "did:plc:llllllllllllllllllllllll"
 
 // fake is a labeler that keeps all of its messages.
@@ -256,12 +263,7 @@ type world struct {
 
 func newWorld(t *testing.T, names []string, of ...*fake) *world {
 	t.Helper()
-	return newWorldLogging(t, names, nil, of...)
-}
-
-func newWorldLogging(t *testing.T, names []string, log *slog.Logger, of ...*fake) *world {
-	t.Helper()
-	w := &world{t: t, log: log, quiet: 300 * time.Millisecond, kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 5})}), people: &people{of: map[string]*fake{}, asked: map[string]int{}}, names: names}
+	w := &world{t: t, quiet: 300 * time.Millisecond, kv: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 5})}), people: &people{of: map[string]*fake{}, asked: map[string]int{}}, names: names}
 	for _, f := range of {
 		w.people.of[f.did] = f
 	}
@@ -460,18 +462,12 @@ func TestNewKey(t *testing.T) {
 	w.await(labelerDID, "spam", 1, 0)
 	key, err := atcrypto.GeneratePrivateKeyP256()
 	must(t, err)
-	w.people.mu.Lock()
-	w.people.broken = true
-	w.people.mu.Unlock()
-	f.mu.Lock()
-	f.key, f.shown = key, key
-	f.mu.Unlock()
+	locked(&w.people.mu, func() { w.people.broken = true })
+	locked(&f.mu, func() { f.key, f.shown = key, key })
 	f.cut()
 	f.say(t, label(did(1), "spam"))
 	time.Sleep(100 * time.Millisecond)
-	w.people.mu.Lock()
-	w.people.broken = false
-	w.people.mu.Unlock()
+	locked(&w.people.mu, func() { w.people.broken = false })
 	w.await(labelerDID, "spam", 2, 0)
 	if n := testutil.ToFloat64(w.metrics.Dropped.WithLabelValues(labelerDID, "signature")); n != 0 {
 		t.Errorf("%v labels were dropped", n)
@@ -488,14 +484,10 @@ func TestNewKeyOfALiveConnection(t *testing.T) {
 	w.await(labelerDID, "spam", 1, 0)
 	key, err := atcrypto.GeneratePrivateKeyK256()
 	must(t, err)
-	f.mu.Lock()
-	f.key = key
-	f.mu.Unlock()
+	locked(&f.mu, func() { f.key = key })
 	f.say(t, label(did(1), "spam"))
 	w.awaitState(labelerDID, func(l format.Labeler) bool { return !l.Current && l.Problem != "" }) // after two look-ups
-	f.mu.Lock()
-	f.shown = key
-	f.mu.Unlock()
+	locked(&f.mu, func() { f.shown = key })
 	w.await(labelerDID, "spam", 2, 0)
 }
 
@@ -511,9 +503,7 @@ func TestSequenceAnew(t *testing.T) {
 		f.say(t, negated(did(0), "spam"))
 		w := newWorld(t, []string{labelerDID}, f)
 		w.await(labelerDID, "spam", 9, 0)
-		f.mu.Lock()
-		f.messages = f.messages[:5] // it has lost some
-		f.mu.Unlock()
+		locked(&f.mu, func() { f.messages = f.messages[:5] }) // it has lost some
 		f.say(t, label(did(20), "spam"))
 		f.cut()
 		w.await(labelerDID, "spam", 10, 0)
@@ -537,7 +527,10 @@ func TestEndlessErrors(t *testing.T) {
 	g.send(frame(-1, "", map[string]any{"error": "FutureCursor", "message": "again"}))
 	g.mu.Unlock()
 	var log bytes.Buffer
-	w := newWorldLogging(t, []string{labelerDID, g.did}, slog.New(slog.NewTextHandler(&log, nil)), f, g)
+	w := newWorld(t, nil, f, g)
+	w.stop()
+	w.names, w.log = []string{labelerDID, g.did}, slog.New(slog.NewTextHandler(&log, nil))
+	w.start()
 	w.awaitState(labelerDID, func(l format.Labeler) bool {
 		return l.Problem != "" && len(l.Problem) < 500 && utf8.ValidString(l.Problem)
 	})
@@ -624,26 +617,20 @@ func TestSeen(t *testing.T) {
 		f.mu.Unlock()
 		for n := from; n < from+times; {
 			time.Sleep(time.Millisecond)
-			f.mu.Lock()
-			n = len(f.asked)
-			f.mu.Unlock()
+			locked(&f.mu, func() { n = len(f.asked) })
 		}
 	}
 	for range 3 {
 		w.awaitState(labelerDID, later)
 	}
-	f.mu.Lock()
-	f.refuses = true // what is connected stays so
-	f.mu.Unlock()
-	asked(2) // the first may have been answered
+	locked(&f.mu, func() { f.refuses = true }) // what is connected stays so
+	asked(2)                                   // the first may have been answered
 	w.awaitState(labelerDID, func(l format.Labeler) bool { seen = l.Seen; return l.Current && l.Seq == 1 })
 	asked(5)
 	if all, err := w.store.Labelers(t.Context()); err != nil || !all[0].Current || !all[0].Seen.Equal(seen) {
 		t.Fatalf("seen at %v: %+v, %v", seen, all, err)
 	}
-	f.mu.Lock()
-	f.refuses = false
-	f.mu.Unlock()
+	locked(&f.mu, func() { f.refuses = false })
 	w.awaitState(labelerDID, later)
 }
 
@@ -672,16 +659,10 @@ func TestStoreAway(t *testing.T) {
 	w.stop()
 	away := &awayStore{Store: w.store}
 	away.times.Store(3)
-	c := New(away, Options{Labelers: w.names, Identities: w.people, Dial: new(net.Dialer).DialContext, Retry: 10 * time.Millisecond})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
+	w.reads = away
+	w.start()
 	f.say(t, label(did(1), "spam"))
 	w.await(labelerDID, "spam", 2, 0)
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
 }
 
 // awayStore does not answer reads at first.
