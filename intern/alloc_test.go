@@ -248,8 +248,7 @@ func TestNobodyWaits(t *testing.T) {
 	for _, partitions := range []uint8{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			store := memkv.Open(memkv.Options{Merger: Merger{}})
-			in, err := Open(t.Context(), store, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1})
-			must(t, err)
+			in := openAs(t, store, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1})
 			defer in.Close(t.Context())
 			for i := range 200 {
 				var b Batch

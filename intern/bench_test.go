@@ -34,13 +34,9 @@ func BenchmarkResolve(b *testing.B) {
 	for name, add := range adders {
 		b.Run(name, func(b *testing.B) {
 			store, err := pebblekv.Open(pebblekv.Options{Dir: b.TempDir(), Create: true, Merger: Merger{}})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			in, err := Open(b.Context(), store, Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			const size = 10_000
 			var batch Batch
 			n := 0
@@ -56,16 +52,12 @@ func BenchmarkResolve(b *testing.B) {
 				if err == nil {
 					err = store.Update(b.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &batch); return err })
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				in.Committed(&batch)
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "strings/s")
 			in.Close(b.Context())
-			if err := store.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, store.Close())
 		})
 	}
 }
@@ -86,9 +78,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 	made, measured := 0, 0
 	for b.Loop() {
 		in, err := Open(b.Context(), store, Options{Settings: dict.SharedSettings, CacheBytes: 64 << 20})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		var batch Batch
 		for n := range batches {
 			batch.Reset()
@@ -97,9 +87,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 				made++
 			}
 			begun := time.Now()
-			if err := in.Prepare(b.Context(), &batch, 0); err != nil {
-				b.Fatal(err)
-			}
+			must(b, in.Prepare(b.Context(), &batch, 0))
 			if n > 0 { // the first takes the leases
 				took, measured = took+time.Since(begun), measured+size
 			}
@@ -107,9 +95,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 		in.Close(b.Context())
 	}
 	b.ReportMetric(float64(measured)/took.Seconds(), "strings/s")
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, store.Close())
 }
 
 // base32Of formats a number in 24 characters of base32.

@@ -167,9 +167,7 @@ func TestClaimEndsAtALease(t *testing.T) {
 		part := settings.PartitionOf([]byte(did))
 		of[part] = append(of[part], named{dict.DID, did})
 	}
-	if err := claim(t.Context(), of[0][:2]...); err != nil { // leases for one partition
-		t.Fatal(err)
-	}
+	must(t, claim(t.Context(), of[0][:2]...)) // leases for one partition
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), cutKey{}, true))
 	cutting.cancel = cancel
 	if err := claim(ctx, of[0][2], of[0][3], of[1][0]); !errors.Is(err, context.Canceled) {

@@ -128,12 +128,10 @@ func TestDrawerCounts(t *testing.T) {
 	w := newTwin()
 	for round := range 60 {
 		var b Batch
-		var all []named
 		var want [len(dict.Namespaces) + 1]int
 		fresh := map[named]bool{}
 		for range rng.IntN(30) {
 			s := draw(rng, 200)
-			all = append(all, s)
 			b.Add(s.ns, []byte(s.s))
 			fresh[s] = true
 			if author, ok := authorOf(s); ok {
@@ -171,7 +169,6 @@ func TestDrawerCounts(t *testing.T) {
 		for s := range fresh {
 			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
 		}
-		_ = all
 	}
 	in.Close(t.Context())
 	w.equals(t, store)

@@ -36,12 +36,10 @@ type fileHistory struct {
 // keeps its id: the dictionary is compared with itself, read both ways.
 func (h *fileHistory) round(t *testing.T) {
 	t.Helper()
-	in, err := Open(t.Context(), h.store, Options{
+	d, _ := openAs(t, h.store, Options{
 		Alone: true, FilterBytes: []int64{1 << 30, 1 << 30, 300 << 10, 300 << 10, 40 << 10}[h.rng.IntN(5)], CacheBytes: 4096, FilterFile: h.file,
 		Settings: dict.Settings{ShardBits: 8, LeaseSize: 64},
-	})
-	must(t, err)
-	d, _ := in.(*Drawer)
+	}).(*Drawer)
 	k := d.strings
 	k.fillAfter = 1 << 30
 	if h.rng.IntN(2) == 0 {
@@ -69,7 +67,6 @@ func (h *fileHistory) round(t *testing.T) {
 // batch resolves some strings, half of them known. It fails if one that the store has gets another id.
 func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 	t.Helper()
-	must(t, d.Prepare(t.Context(), nil, 200))
 	var b, known Batch
 	for range 60 {
 		n := h.n
@@ -89,7 +86,6 @@ func (h *fileHistory) batch(t *testing.T, d *Drawer) {
 			t.Fatalf("a string with id %d got the id %d: a filter called it new", id, b.ID(i))
 		}
 	}
-	d.Committed(&b)
 }
 
 // end ends the process and changes what it leaves.
@@ -158,9 +154,7 @@ func TestFilterFileIsUsed(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	store, file := memkv.Open(memkv.Options{Merger: Merger{}}), filepath.Join(t.TempDir(), "filters")
 	open := func() *Drawer {
-		in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: file})
-		must(t, err)
-		d, _ := in.(*Drawer)
+		d, _ := openAs(t, store, Options{Alone: true, FilterFile: file}).(*Drawer)
 		return d
 	}
 	fill := func(d *Drawer) {
@@ -170,9 +164,7 @@ func TestFilterFileIsUsed(t *testing.T) {
 				s := draw(rng, 1<<30)
 				b.Add(s.ns, []byte(s.s))
 			}
-			must(t, d.Prepare(t.Context(), &b, 200))
 			must(t, put(t.Context(), store, d, &b))
-			d.Committed(&b)
 		}
 	}
 	d := open()
@@ -216,9 +208,7 @@ func TestFilterFileIsUsed(t *testing.T) {
 // TestFilterFileCannotBeWritten: a save that fails is logged, and changes nothing else.
 func TestFilterFileCannotBeWritten(t *testing.T) {
 	store, _ := filled(t, Options{})
-	in, err := Open(t.Context(), store, Options{Alone: true, FilterFile: filepath.Join(t.TempDir(), "missing", "filters")})
-	must(t, err)
-	d, _ := in.(*Drawer)
+	d, _ := openAs(t, store, Options{Alone: true, FilterFile: filepath.Join(t.TempDir(), "missing", "filters")}).(*Drawer)
 	d.strings.fillAfter = 0
 	for range 3 {
 		var b Batch
@@ -226,7 +216,6 @@ func TestFilterFileCannotBeWritten(t *testing.T) {
 		must(t, d.Prepare(t.Context(), &b, 2))
 		d.leases.background.Wait()
 		must(t, put(t.Context(), store, d, &b))
-		d.Committed(&b)
 	}
 	if !d.strings.ready.Load() {
 		t.Error("the filters are not ready")

@@ -36,9 +36,7 @@ func TestFirstOfGroupComesBack(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	settings := dict.Settings{ShardBits: 6, LeaseSize: 65536, Partitions: 64}
 	open := func(slot uint8) *Claimer {
-		in, err := Open(t.Context(), store, Options{Settings: settings, Slot: slotOf(slot)})
-		must(t, err)
-		c, _ := in.(*Claimer)
+		c, _ := openAs(t, store, Options{Settings: settings, Slot: slotOf(slot)}).(*Claimer)
 		return c
 	}
 	a, b := open(0), open(1)

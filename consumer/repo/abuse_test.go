@@ -57,9 +57,7 @@ func follow(items int) []byte {
 func TestAbuseSharedRecord(t *testing.T) {
 	for n, want := range map[int]error{10: nil, harness.Size(10_000, 60_000): repo.ErrEdges} {
 		var r repo.Reader
-		if err := r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", n, follow(1<<14))), 1<<30); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", n, follow(1<<14))), 1<<30))
 		if err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) {}); !errors.Is(err, want) {
 			t.Errorf("%d paths of a record: %v", n, err)
 		}
@@ -71,9 +69,7 @@ func TestAbuseLongKeys(t *testing.T) {
 	for _, n := range []int{repo.MaxKey, repo.MaxKey + 1, 1 << 20} {
 		b := oneNode(strings.Repeat("k", n-5), 100, follow(0))
 		var r repo.Reader
-		if err := r.Read(t.Context(), bytes.NewReader(b), 1<<30); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Read(t.Context(), bytes.NewReader(b), 1<<30))
 		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) {})
 		if tooLong := n > repo.MaxKey; tooLong != errors.Is(err, repo.ErrTree) {
 			t.Errorf("keys of %d bytes: %v", n, err)
@@ -84,9 +80,7 @@ func TestAbuseLongKeys(t *testing.T) {
 // A walk ends with its context.
 func TestWalkEndsWithContext(t *testing.T) {
 	var r repo.Reader
-	if err := r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", 10_000, follow(0))), 1<<30); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Read(t.Context(), bytes.NewReader(oneNode("app.bsky.graph.follow/", 10_000, follow(0))), 1<<30))
 	ctx, end := context.WithCancel(t.Context())
 	records := 0
 	err := r.Walk(ctx, func(kinds.Kind, []byte, []byte) {
@@ -229,9 +223,7 @@ func TestNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := repo.NewMemory(8 << 20)
 		holder, waiter := repo.Reader{Memory: memory}, repo.Reader{Memory: memory}
-		if err := holder.Read(t.Context(), bytes.NewReader(tiny(60_000, true)), 1<<30); err != nil {
-			t.Fatal(err)
-		}
+		must(t, holder.Read(t.Context(), bytes.NewReader(tiny(60_000, true)), 1<<30))
 		ctx, end := context.WithCancel(t.Context())
 		result := make(chan error, 1)
 		go func() { result <- waiter.Read(ctx, bytes.NewReader(tiny(60_000, true)), 1<<30) }()
@@ -262,13 +254,9 @@ func (s *slow) Read(p []byte) (int, error) {
 // for, it is too large.
 func TestAbuseEdges(t *testing.T) {
 	more, err := kinds.Parse("a.b.c to[] text ms msBy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table, err := kinds.Configure(kinds.BuiltIn, more)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tags := wire.AppendHead(synth.CBOR([]byte("\xa1"), "to"), 4, kinds.MaxSubjects)
 	for i := range kinds.MaxSubjects {
 		tags = synth.CBOR(tags, fmt.Sprint(i))
@@ -276,9 +264,7 @@ func TestAbuseEdges(t *testing.T) {
 	for _, n := range []int{1, 3, harness.Size(2_000, 20_000)} {
 		car := oneNode("a.b.c/", n, tags)
 		r := repo.Reader{Kinds: table}
-		if err := r.Read(t.Context(), bytes.NewReader(car), 1<<30); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Read(t.Context(), bytes.NewReader(car), 1<<30))
 		edges := 0
 		err := r.Walk(t.Context(), func(kinds.Kind, []byte, []byte) { edges++ })
 		harness.Figure(t, fmt.Sprint(n, " names of a record"), "a CAR of %s makes %d of %d edges: %v", say.Bytes(len(car)), edges, n*kinds.MaxSubjects, err)

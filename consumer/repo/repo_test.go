@@ -28,6 +28,14 @@ const (
 	rev = "3mb2kxx5ts22a"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // randomRecords makes the records of a repo: of all kinds, with posts among them, some
 // malformed.
 func randomRecords(rng *rand.Rand, n int) []synth.RepoRecord {
@@ -102,9 +110,7 @@ func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) 
 func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 	t.Helper()
 	commit, r, err := indigo.LoadRepoFromCAR(context.Background(), bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if commit.DID != did || commit.Rev != rev {
 		t.Fatalf("indigo reads %+v", commit)
 	}
@@ -138,9 +144,7 @@ func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return lines
 }
 
@@ -164,9 +168,7 @@ func TestAgainstIndigo(t *testing.T) {
 			}
 		}
 		commit, tree, err := indigo.LoadRepoFromCAR(t.Context(), bytes.NewReader(b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if root, err := tree.MST.RootCID(); err != nil || *root != commit.Data || !bytes.Equal(r.Data, root.Hash()[2:]) {
 			t.Fatalf("seed %d: the root is %x, indigo says %v: %v", seed, r.Data, root, err)
 		}
@@ -179,9 +181,7 @@ func TestAgainstIndigo(t *testing.T) {
 // sections splits a CAR into its head and its blocks.
 func sections(t testing.TB, b []byte) (head []byte, blocks []synth.Block) {
 	t.Helper()
-	if err := wire.EachBlock(b, func(id, block []byte) { blocks = append(blocks, synth.NewBlock(block)) }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, wire.EachBlock(b, func(id, block []byte) { blocks = append(blocks, synth.NewBlock(block)) }))
 	return b[:synth.CARHeadLen], blocks
 }
 
@@ -201,9 +201,7 @@ func TestBlocks(t *testing.T) {
 	records := randomRecords(rng, 200)
 	b := car(records)
 	want, err := read(&r, bytes.NewReader(b), 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	head, blocks := sections(t, b)
 	for range 20 {
 		mixed := slices.Clone(blocks)
@@ -235,9 +233,7 @@ func TestDamaged(t *testing.T) {
 	var r repo.Reader
 	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 40))
 	want, err := read(&r, bytes.NewReader(b), 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range b {
 		if got, err := read(&r, bytes.NewReader(b[:n]), 1<<30); err == nil && !slices.Equal(got, want) {
 			t.Fatalf("cut at %d: %d records", n, len(got))
@@ -368,9 +364,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				in.Reset(data)
-				if err := errors.Join(r.Read(context.Background(), in, 1<<30), r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {})); err != nil {
-					b.Fatal(err)
-				}
+				must(b, errors.Join(r.Read(context.Background(), in, 1<<30), r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {})))
 			}
 		})
 		b.Run(fmt.Sprintf("indigo/%d", n), func(b *testing.B) {

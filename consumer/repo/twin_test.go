@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -79,11 +80,7 @@ func TestKeysAgainstTwin(t *testing.T) {
 			}
 			set["app.bsky.graph."+[]string{"follow/", "block/", "x/"}[rng.IntN(3)]+string(rkey)] = true
 		}
-		var keys []string
-		for k := range set {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
+		keys := slices.Sorted(maps.Keys(set))
 		if i := rng.IntN(len(keys)); rng.IntN(2) == 0 && i > 0 {
 			keys[i-1], keys[i] = keys[i], keys[i-1]
 		}

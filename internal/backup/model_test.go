@@ -301,9 +301,8 @@ func TestInterruptedAnywhere(t *testing.T) {
 	var made []time.Time
 	for range 3 {
 		content := s.step()
-		if _, err := m.backUp(t, m.to, content, s.now); err != nil {
-			t.Fatal(err)
-		}
+		_, err := m.backUp(t, m.to, content, s.now)
+		must(t, err)
 		made = append(made, s.now)
 	}
 	before := maps.Clone(m.to.has)
@@ -324,9 +323,8 @@ func TestInterruptedAnywhere(t *testing.T) {
 			if !slices.Contains(all, made[2]) {
 				t.Fatalf("cut off at operation %d: the backup before is gone", cut)
 			}
-			if _, err := m.backUp(t, m.to, next, then); err != nil {
-				t.Fatal(err)
-			}
+			_, err = m.backUp(t, m.to, next, then)
+			must(t, err)
 			m.whole(t, append(now, then))
 		}
 		if ended && cut < 20 || cut > 200 {
@@ -342,9 +340,8 @@ func TestRestoreInterruptedAnywhere(t *testing.T) {
 	for range 8 {
 		s.step()
 	}
-	if _, err := m.backUp(t, m.to, s.has, s.now); err != nil {
-		t.Fatal(err)
-	}
+	_, err := m.backUp(t, m.to, s.has, s.now)
+	must(t, err)
 	found := find(t, m.to, time.Time{}, m.key)
 	for cut := int64(1); ; cut++ {
 		into := filepath.Join(t.TempDir(), "store")

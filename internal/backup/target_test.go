@@ -92,19 +92,12 @@ func (f failingReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestFolder(t *testing.T) {
-	at := filepath.Join(t.TempDir(), "a", "b")
-	to, err := backup.OpenTarget(at)
-	must(t, err)
-	testTarget(t, to)
-}
+func TestFolder(t *testing.T) { testTarget(t, open(t, filepath.Join(t.TempDir(), "a", "b"))) }
 
 func TestS3(t *testing.T) {
 	harness.Start(t)
 	for _, name := range []string{"s3://" + harness.Name, "s3://" + harness.Name + "/a/prefix/"} {
-		to, err := backup.OpenTarget(name)
-		must(t, err)
-		testTarget(t, to)
+		testTarget(t, open(t, name))
 	}
 }
 
@@ -123,9 +116,7 @@ func TestSlowServer(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}))
-		to, err := backup.OpenTarget(srv.URL)
-		must(t, err)
-		n := int64(0)
+		to, n := open(t, srv.URL), int64(0)
 		body, err := to.Get(t.Context(), "x")
 		if err == nil {
 			n, err = io.Copy(io.Discard, body)
@@ -155,8 +146,7 @@ func TestSlowService(t *testing.T) {
 	defer srv.Close()
 	defer close(end)
 	useService(t, srv.URL)
-	to, err := backup.OpenTarget("s3://bucket/x")
-	must(t, err)
+	to := open(t, "s3://bucket/x")
 	const size = 32 << 20 // more than the buffers between
 	if err := to.Put(t.Context(), "x", size, io.LimitReader(zeros{}, size), false); !errors.Is(err, outward.ErrSlow) {
 		t.Errorf("sending: %v", err)
