@@ -56,9 +56,8 @@ func begin(t *testing.T) *history {
 func exported(t *testing.T, store kv.Store) string {
 	t.Helper()
 	var b strings.Builder
-	if _, err := export.Write(t.Context(), store, &b, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := export.Write(t.Context(), store, &b, nil)
+	must(t, err)
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		if !strings.HasPrefix(line, `{"doubts"`) && !strings.HasPrefix(line, `{"end"`) {
@@ -112,13 +111,9 @@ func TestArchiveJob(t *testing.T) {
 	if b := x.g.Backfill(); b.Archive != "" || !b.Begun.IsZero() || b.Roster.Source != format.RosterArchive+h.URL || !b.Roster.Known() {
 		t.Errorf("stored: %+v", b)
 	}
-	if err := check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil); err != nil {
-		t.Error(err)
-	}
+	must(t, check.Store(t.Context(), x.store, func(p string) { t.Error(p) }, nil))
 	before, segments := exported(t, x.store), h.segments.Load()
-	if err := x.m.Archive(t.Context(), h.URL); err != nil { // again: there is nothing new
-		t.Fatal(err)
-	}
+	must(t, x.m.Archive(t.Context(), h.URL)) // again: there is nothing new
 	if st := x.settle(t); st.Ended["archive"] != "ok" || h.segments.Load() != segments || exported(t, x.store) != before {
 		t.Errorf("%+v; fetched %d more segments", st, h.segments.Load()-segments)
 	}

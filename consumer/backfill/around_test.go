@@ -109,9 +109,7 @@ func TestAroundMembers(t *testing.T) {
 		b.Event(1).Flags |= batch.IsOutside
 		b.Seen(w.seq, nil)
 	})
-	w.mu.Lock()
-	w.unsure = map[string]int{stranger.did: 3}
-	w.mu.Unlock()
+	w.change(func() { w.unsure = map[string]int{stranger.did: 3} })
 	asked := w.hosts[0].requests.Load() + w.hosts[1].requests.Load()
 	x.deliver(t, func(b *batch.Batch) { b.AddGap(batch.Gap{After: w.seq, Reason: "test", Suspect: true}) })
 	is(center, friend, author, later, listed)

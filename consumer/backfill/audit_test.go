@@ -99,9 +99,7 @@ func TestAuditOfMovingRepos(t *testing.T) {
 	}
 	before := b.car()
 	x.deliver(t, func(fresh *batch.Batch) { w.commit(rng, b, fresh) })
-	w.mu.Lock()
-	b.packed = before // a cache
-	w.mu.Unlock()
+	w.change(func() { b.packed = before }) // a cache
 	if err := x.m.auditor.one(t.Context(), b.did); err != nil || outcomes()[auditMoved] != 1 {
 		t.Errorf("an older state: %v, %v", outcomes(), err)
 	}

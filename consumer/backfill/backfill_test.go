@@ -102,6 +102,13 @@ func newWorld(t *testing.T, hosts int) *world {
 	return w
 }
 
+// change changes what the servers of the world answer.
+func (w *world) change(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do()
+}
+
 func (w *world) document(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	if w.lookedUp != nil {
@@ -232,6 +239,13 @@ func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// sent is car, for handlers of requests.
+func (w *world) sent(a *account) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.car()
+}
+
 // car exports an account's repo. w.mu is held.
 func (a *account) car() []byte {
 	if a.packed != nil && a.packedRev == a.rev {
@@ -262,9 +276,7 @@ func (w *world) add(i, records int) *account {
 	w.clock += 1 << 12
 	a.rev = w.clock
 	a.car()
-	w.mu.Lock()
-	w.repos[a.did] = a
-	w.mu.Unlock()
+	w.change(func() { w.repos[a.did] = a })
 	return a
 }
 
@@ -382,9 +394,8 @@ func (x *index) settle(t *testing.T) Status {
 func (x *index) has(t *testing.T, w *world, but ...*account) {
 	t.Helper()
 	var b strings.Builder
-	if _, err := export.Write(t.Context(), x.store, &b, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := export.Write(t.Context(), x.store, &b, nil)
+	must(t, err)
 	got := map[string]string{}
 	for d := json.NewDecoder(strings.NewReader(b.String())); d.More(); {
 		var l struct {
@@ -462,36 +473,26 @@ func TestWholeNetwork(t *testing.T) {
 		return true
 	}
 	w.hosts[3].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // sends another account's repo
-		w.mu.Lock()
-		other := all[(slices.Index(all, a)+8)%len(all)]
-		car := other.car()
-		w.mu.Unlock()
-		_, _ = rw.Write(car)
+		_, _ = rw.Write(w.sent(all[(slices.Index(all, a)+8)%len(all)]))
 		return true
 	}
 	w.hosts[4].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // breaks off at first
 		if broken.Add(1) > 4 {
 			return false
 		}
-		w.mu.Lock()
-		car := a.car()
-		w.mu.Unlock()
+		car := w.sent(a)
 		rw.Header().Set("Content-Length", strconv.Itoa(len(car)))
 		_, _ = rw.Write(car[:len(car)/2])
 		return true
 	}
 	w.hosts[5].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // wrong hashes
-		w.mu.Lock()
-		car := a.car()
-		w.mu.Unlock()
+		car := w.sent(a)
 		car[len(car)-3] ^= 1
 		_, _ = rw.Write(car)
 		return true
 	}
 	w.hosts[6].wrong = func(rw http.ResponseWriter, _ *http.Request, a *account) bool { // truncated, without an error
-		w.mu.Lock()
-		car := a.car()
-		w.mu.Unlock()
+		car := w.sent(a)
 		_, _ = rw.Write(car[:len(car)-1])
 		return true
 	}
@@ -627,9 +628,8 @@ func TestKindAdded(t *testing.T) {
 	}
 	x.end()
 	var err error
-	if w.kinds, err = kinds.Parse("a.b.c x did xs ys"); err != nil {
-		t.Fatal(err)
-	}
+	w.kinds, err = kinds.Parse("a.b.c x did xs ys")
+	must(t, err)
 	x = w.index(store, nil)
 	if lacking() != 1 {
 		t.Errorf("%d kinds lack records", lacking())

@@ -19,7 +19,6 @@ import (
 	"skein.blue/consumer/proof"
 	"skein.blue/consumer/wire"
 
-	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 	"skein.blue/internal/identities"
@@ -29,7 +28,8 @@ import (
 // stateOf returns the index's state of an account.
 func (x *index) stateOf(t *testing.T, did string) (st format.RepoState, row *format.Resync) {
 	t.Helper()
-	must(t, x.g.View(t.Context(), func(s *ask.View) (err error) { st, _, row, err = s.Account(did); return err }))
+	st, _, row, err := x.m.o.account(t.Context(), did)
+	must(t, err)
 	return st, row
 }
 
@@ -83,9 +83,7 @@ func TestMoved(t *testing.T) {
 		t.Errorf("after the list of its old host: %+v, queued: %+v", st, row)
 	}
 	// Its new host takes it down, which counts.
-	w.mu.Lock()
-	a.active = false
-	w.mu.Unlock()
+	w.change(func() { a.active = false })
 	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 	x.settle(t)
 	if st, _ := x.stateOf(t, a.did); !st.Has(format.FlagHidden) {
@@ -122,9 +120,7 @@ func TestStatusInHole(t *testing.T) {
 	}
 	restored.active, reactivated.active = true, true
 	delete(w.repos, deleted.did)
-	w.mu.Unlock()
 	hold := make(chan struct{})
-	w.mu.Lock()
 	w.hold = hold
 	w.mu.Unlock()
 	x.deliver(t, func(b *batch.Batch) {
@@ -133,9 +129,7 @@ func TestStatusInHole(t *testing.T) {
 	if !x.uncompared() {
 		t.Error("the hole does not count")
 	}
-	w.mu.Lock()
-	w.hides = map[string]bool{all[5].did: true}
-	w.mu.Unlock()
+	w.change(func() { w.hides = map[string]bool{all[5].did: true} })
 	x.deliver(t, func(b *batch.Batch) { status(b, all[5], false) }) // the list still says that it is active
 	close(hold)
 	x.awaitComparison(t)
@@ -254,10 +248,7 @@ func TestAbuseEndlessList(t *testing.T) {
 
 // drip sends an account's repo byte after byte, until its client leaves or end is closed.
 func (w *world) drip(rw http.ResponseWriter, r *http.Request, a *account, end chan struct{}) {
-	w.mu.Lock()
-	car := a.car()
-	w.mu.Unlock()
-	for _, c := range car {
+	for _, c := range w.sent(a) {
 		if _, err := rw.Write([]byte{c}); err != nil {
 			return
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"skein.blue/graph"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
@@ -39,7 +37,8 @@ func idle(t *testing.T, o Options) *Manager {
 // rowOf returns the row of an account in the queue.
 func rowOf(t *testing.T, m *Manager, did string) (row *format.Resync) {
 	t.Helper()
-	must(t, m.o.Store.View(t.Context(), func(s *ask.View) (err error) { _, _, row, err = s.Account(did); return err }))
+	_, _, row, err := m.o.account(t.Context(), did)
+	must(t, err)
 	return row
 }
 
@@ -78,7 +77,7 @@ func TestAnswersOfHosts(t *testing.T) {
 		{"an endless error", 400, `{"error":"RepoNotFound","message":"` + strings.Repeat("x", 10_000) + `"}`, [2]string{}, want{why: failRefused}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			at := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 				if c.header[0] != "" {
 					w.Header().Set(c.header[0], c.header[1])
 				}
@@ -89,12 +88,11 @@ func TestAnswersOfHosts(t *testing.T) {
 				if c.body != "" {
 					_, _ = io.WriteString(w, c.body)
 				}
-			}))
-			defer srv.Close()
+			})
 			m := idle(t, Options{})
 			r := m.fetcher.reader()
 			defer r.Release()
-			_, err := m.fetcher.getRepo(t.Context(), srv.URL, "did:web:a.example.com", r)
+			_, err := m.fetcher.getRepo(t.Context(), at, "did:web:a.example.com", r)
 			f, ok := errors.AsType[*failure](err)
 			if !ok {
 				t.Fatalf("%v", err)
@@ -140,17 +138,16 @@ func TestBodiesOfHosts(t *testing.T) {
 		{"larger than allowed", func(w http.ResponseWriter) { _, _ = w.Write(likesOf(did, 400, 60)) }, failTooLarge, false, true, "KiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			at := answering(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != "/xrpc/com.atproto.sync.getRepo" || r.URL.Query().Get("did") != did {
 					t.Errorf("requested: %s", r.URL)
 				}
 				c.serve(w)
-			}))
-			defer srv.Close()
+			})
 			m := idle(t, Options{MaxRepoBytes: int64(len(whole)) + 1000})
 			r := m.fetcher.reader()
 			defer r.Release()
-			n, err := m.fetcher.getRepo(t.Context(), srv.URL, did, r)
+			n, err := m.fetcher.getRepo(t.Context(), at, did, r)
 			if c.why == "" {
 				if err != nil || n != int64(len(whole)) {
 					t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
@@ -173,9 +170,7 @@ func TestPerhapsMoved(t *testing.T) {
 	x := w.index(newStore(), nil)
 	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, a.did))
 	await(t, "the repo", func() bool { st, row := x.stateOf(t, a.did); return st.Whole() && row == nil })
-	w.mu.Lock()
-	w.dirDown, a.active = true, false
-	w.mu.Unlock()
+	w.change(func() { w.dirDown, a.active = true, false })
 	asked := w.hosts[0].requests.Load()
 	must(t, x.m.Resync(t.Context(), batch.Cause{Reason: "operator"}, a.did))
 	await(t, "the host to be asked, and the repo to wait", func() bool {

@@ -224,7 +224,5 @@ func TestRoomForLists(t *testing.T) {
 		t.Errorf("did not wait: %v", err)
 	}
 	m.queue.sched.remove(m.queue.sched.jobs["did:web:a17.example.com"])
-	if err := m.queue.awaitRoom(t.Context(), host); err != nil {
-		t.Error(err)
-	}
+	must(t, m.queue.awaitRoom(t.Context(), host))
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/consumer/repo"
-	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
@@ -66,8 +65,7 @@ func TestRetries(t *testing.T) {
 			if _, parked := m.queue.sched.parked[did]; parked == c.nextTry {
 				t.Errorf("parked: %v", m.queue.sched.parked)
 			}
-			var st format.RepoState
-			if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { st, _, _, err = s.Account(did); return err }); err != nil || st.Has(format.FlagHidden) != c.hidden {
+			if st, _, _, err := m.o.account(t.Context(), did); err != nil || st.Has(format.FlagHidden) != c.hidden {
 				t.Errorf("hidden: %v, want %v (%v)", st.Has(format.FlagHidden), c.hidden, err)
 			}
 		})
@@ -104,9 +102,7 @@ func TestFailureOfAnOldFetch(t *testing.T) {
 		if j == nil {
 			t.Fatal("no job")
 		}
-		if err := m.Resync(t.Context(), batch.Cause{Reason: "test"}, did); err != nil { // missed again, while the fetch runs
-			t.Fatal(err)
-		}
+		must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did)) // missed again, while the fetch runs
 		m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
 		row := rowOf(t, m, did)
 		if row == nil || row.State != format.ResyncWaiting || row.Tries != min(n+1, 2) || time.Until(row.Due) < 500*time.Millisecond {
@@ -159,8 +155,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			if waits := row.State == format.ResyncWaiting; waits != c.fetched || (next != nil) != c.fetched || parked == c.fetched || waits && (time.Until(row.Due) < 400*time.Millisecond || row.Tries != 1) {
 				t.Errorf("stored: %+v, in memory: %+v, parked: %v", row, next, parked)
 			}
-			var st format.RepoState
-			if err := m.o.Store.View(t.Context(), func(s *ask.View) (err error) { st, _, _, err = s.Account(did); return err }); err != nil || st.Has(format.FlagHidden) != hidden {
+			if st, _, _, err := m.o.account(t.Context(), did); err != nil || st.Has(format.FlagHidden) != hidden {
 				t.Errorf("hidden: %v, want %v (%v)", st.Has(format.FlagHidden), hidden, err)
 			}
 			if !c.fetched {
@@ -235,9 +230,8 @@ func TestSuperseded(t *testing.T) {
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 			j, _, _ := m.queue.sched.next(time.Now(), true)
 			before := j.generation
-			if _, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true }); err != nil {
-				t.Fatal(err)
-			}
+			_, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true })
+			must(t, err)
 			if c.removed {
 				if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
 					t.Fatalf("%+v, %v", p, err)

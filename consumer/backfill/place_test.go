@@ -100,9 +100,8 @@ func TestAbuseRepoOfManyEdges(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.add(0, 3)
 	var err error
-	if w.kinds, err = kinds.Parse("app.bsky.feed.post tags[] text tags taggers"); err != nil {
-		t.Fatal(err)
-	}
+	w.kinds, err = kinds.Parse("app.bsky.feed.post tags[] text tags taggers")
+	must(t, err)
 	var tags []any
 	for i := range kinds.MaxSubjects {
 		tags = append(tags, fmt.Sprint(i))

@@ -72,9 +72,7 @@ func TestNothingProvesIt(t *testing.T) {
 		})
 	}
 	status := func(w *world, x *index, a *account, active bool) {
-		w.mu.Lock()
-		a.active = active
-		w.mu.Unlock()
+		w.change(func() { a.active = active })
 		x.deliver(t, func(b *batch.Batch) {
 			w.seq++
 			b.AddAccount(w.seq, []byte(a.did), active, false)
