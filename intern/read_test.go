@@ -210,6 +210,11 @@ func TestMalformedRows(t *testing.T) {
 			make([]byte, 30),
 			func(r kv.Reader) error { return leasesOf(r, func(dict.Lease) error { return nil }) },
 		},
+		"a lease with a longer key": {
+			append(dict.AppendLeaseKey(nil, dict.DID, 1, 1), 0),
+			make([]byte, 30),
+			func(r kv.Reader) error { return leasesOf(r, func(dict.Lease) error { return nil }) },
+		},
 		"a count of claims": {
 			[]byte{dict.KeyClaims, byte(dict.DID), 0, 0},
 			make([]byte, 7),
