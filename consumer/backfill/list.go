@@ -152,6 +152,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				})
 				return
 			}
+			unread = unread || b.Roster.Unconfirmed // an archive that ended meanwhile
 			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}
 		})
 	}

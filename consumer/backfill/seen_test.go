@@ -168,6 +168,24 @@ func TestNothingProvesIt(t *testing.T) {
 		x.awaitComparison(t)
 		x.proven(t, w)
 	})
+	t.Run("an archive that ends while the list of a host that was down is read", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.add(0, 9)
+		w.add(1, 9)
+		w.hosts[1].down.Store(true)
+		x := w.index(newStore(), func(o *Options) { o.Tries = 1 })
+		must(t, x.m.Hosts(t.Context()))
+		await(t, "the list that fails", func() bool { return len(x.g.Backfill().Roster.Unlisted) == 1 })
+		w.add(2, 9) // the archive lacks it
+		w.hosts[1].gate = make(chan struct{})
+		w.hosts[1].down.Store(false)
+		must(t, x.m.Hosts(t.Context()))
+		must(t, x.g.ChangeBackfill(t.Context(), func(b *graph.Backfill) {
+			b.Roster = graph.Roster{AsOf: time.Now(), Source: graph.RosterArchive, Unconfirmed: true}
+		}))
+		close(w.hosts[1].gate)
+		x.proven(t, w)
+	})
 	t.Run("an archive that lacks the end of a history", func(t *testing.T) {
 		w := newWorld(t, 1)
 		w.add(0, 9)
