@@ -359,6 +359,10 @@ func simulate(t *testing.T, address string, o relay.Options) (url string, stop f
 func listen(t *testing.T, address string, h http.Handler) (at string, stop func()) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(address, "127.0.0.1:0"))
+	for tries := 0; err != nil && address != "" && tries < 300; tries++ { // somebody's connection has got the port meanwhile
+		time.Sleep(100 * time.Millisecond)
+		l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	}
 	must(t, err)
 	var mu sync.Mutex // guards websockets
 	var websockets []net.Conn
