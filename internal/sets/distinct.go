@@ -3,7 +3,7 @@ package sets
 import "math/bits"
 
 // A Distinct counts different ids. It keeps its memory for the next count, and is made for one count after
-// another of some hundreds to some hundred thousands each: a sort takes five times as long.
+// another of some hundreds to some hundred thousands each: a sort takes five times as long. Each count begins with Reset.
 type Distinct struct {
 	slots []distinctSlot // a power of two, at most half full
 	round uint32         // of the slots in use
@@ -46,13 +46,10 @@ func (d *Distinct) slot(id uint64) *distinctSlot {
 }
 
 func (d *Distinct) grow() {
-	old, round := d.slots, d.round
+	old := d.slots
 	d.slots = make([]distinctSlot, max(1024, 2*len(old)))
-	if round == 0 {
-		d.round = 1
-	}
 	for _, s := range old {
-		if s.round == round && round > 0 {
+		if s.round == d.round {
 			*d.slot(s.id) = s
 		}
 	}

@@ -25,10 +25,4 @@ func TestDistinct(t *testing.T) {
 			t.Fatalf("round %d: %d ids, want %d", round, d.Len(), len(all))
 		}
 	}
-	var unused Distinct
-	unused.Add(7)
-	unused.Add(7)
-	if unused.Len() != 1 {
-		t.Errorf("without Reset: %d", unused.Len())
-	}
 }

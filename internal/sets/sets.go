@@ -13,7 +13,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
 )
@@ -167,8 +166,8 @@ func ahead(list []uint64, id uint64) int {
 	for step < len(list) && list[step] < id {
 		step *= 2
 	}
-	list = list[:min(step+1, len(list))]
-	return sort.Search(len(list), func(i int) bool { return list[i] >= id })
+	n, _ := slices.BinarySearch(list[:min(step+1, len(list))], id)
+	return n
 }
 
 // A Sparse looks up ascending ids in a set that has few of them, such as the hidden accounts among the members of a large
@@ -275,10 +274,10 @@ func AndNot(a, b Set) Set {
 	return Set{bits: rest}
 }
 
-// Page returns up to limit members greater than after that are not in hidden, and
-// whether there are more.
+// Page returns up to limit members greater than after, which is not the highest id, that are not
+// in hidden, and whether there are more.
 func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool) {
-	for id := range s.from(after) {
+	for id := range s.from(after + 1) {
 		if hidden.Has(id) {
 			continue
 		}
@@ -290,21 +289,15 @@ func (s Set) Page(after uint64, limit int, hidden Set) (ids []uint64, more bool)
 	return ids, false
 }
 
-// from yields the members greater than after, in ascending order.
-func (s Set) from(after uint64) iter.Seq[uint64] {
+// from yields the members from first on, in ascending order.
+func (s Set) from(first uint64) iter.Seq[uint64] {
 	if s.bits == nil {
-		at, found := slices.BinarySearch(s.list, after)
-		if found {
-			at++
-		}
+		at, _ := slices.BinarySearch(s.list, first)
 		return slices.Values(s.list[at:])
 	}
 	return func(yield func(uint64) bool) {
 		it := s.bits.Iterator()
-		it.AdvanceIfNeeded(after)
-		if it.HasNext() && it.PeekNext() == after {
-			it.Next()
-		}
+		it.AdvanceIfNeeded(first)
 		for it.HasNext() && yield(it.Next()) {
 		}
 	}
