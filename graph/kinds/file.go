@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -171,19 +172,15 @@ func Configure(t *Table, more []Info) (*Table, error) {
 		first := k.To.first()
 		count[first] = max(count[first], k.Kind-first+1)
 	}
-	all := append([]Info(nil), have...)
-add:
+	all := slices.Clone(have)
 	for _, k := range more {
-		for i := range all {
+		if i := slices.IndexFunc(all, func(was Info) bool { return was.Source() == k.Source() }); i >= 0 {
 			was := &all[i]
-			same := was.Source() == k.Source()
-			switch {
-			case same && was.To.Form == k.To.Form && was.Forward == k.Forward && was.Reverse == k.Reverse && (k.Records == "" || was.Records == "" || k.Records == was.Records):
-				was.Records = cmp.Or(k.Records, was.Records) // a name may be added: it changes nothing that is stored
-				continue add
-			case same:
+			if was.To.Form != k.To.Form || was.Forward != k.Forward || was.Reverse != k.Reverse || k.Records != "" && was.Records != "" && k.Records != was.Records {
 				return nil, fmt.Errorf("%w: %s is already indexed as %q, and cannot change to %q", ErrContradiction, k.Source(), was.Line(), k.Line())
 			}
+			was.Records = cmp.Or(k.Records, was.Records) // a name may be added: it changes nothing that is stored
+			continue
 		}
 		first := k.To.first()
 		if count[first] == MaxConfigured {

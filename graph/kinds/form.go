@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -79,6 +80,8 @@ func (f Form) Valid(s []byte) bool {
 	return false
 }
 
+var schemeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
 // ValidLink reports whether s is a URI: a scheme, a colon and more (https://www.rfc-editor.org/rfc/rfc3986),
 // without white space and control characters, of at most MaxLink bytes. Non-ASCII letters may be in it, as
 // in the string format uri of lexicons.
@@ -86,23 +89,9 @@ func ValidLink[S ~string | ~[]byte](s S) bool {
 	if len(s) > MaxLink {
 		return false
 	}
-	scheme := 0
-	for scheme < len(s) && s[scheme] != ':' {
-		c := s[scheme] | 0x20
-		if letter := c >= 'a' && c <= 'z'; !letter && (scheme == 0 || (s[scheme] < '0' || s[scheme] > '9') && s[scheme] != '+' && s[scheme] != '-' && s[scheme] != '.') {
-			return false
-		}
-		scheme++
-	}
-	if scheme == 0 || scheme+1 >= len(s) {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return utf8.ValidString(string(s))
+	scheme, rest, _ := strings.Cut(string(s), ":")
+	return schemeName.MatchString(scheme) && rest != "" && utf8.ValidString(rest) &&
+		!strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 // ValidText reports whether s is a string of 1 to MaxText bytes of UTF-8 without NUL, which the
