@@ -8,8 +8,7 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// Lacking returns the kinds that lack earlier records, and when they were added; nil if there are
-// none.
+// Lacking returns the kinds that lack earlier records, and when they were added.
 func (s *accounts) Lacking() map[kinds.Kind]time.Time { return s.addedAfter(s.known.Past.Swept) }
 
 // Added returns the kinds that were added to a store with accounts, and when.
@@ -17,12 +16,8 @@ func (s *accounts) Added() map[kinds.Kind]time.Time { return s.addedAfter(0) }
 
 // addedAfter returns the kinds that were added after a sweep.
 func (s *accounts) addedAfter(sweep uint64) map[kinds.Kind]time.Time {
-	added := s.source.Lacks()
-	if len(added) == 0 {
-		return nil
-	}
 	lacking := map[kinds.Kind]time.Time{}
-	for name, lack := range added {
+	for name, lack := range s.source.Lacks() {
 		if k := s.source.Kinds().ByName(name); k != nil && sweep < lack.Sweep {
 			lacking[k.Kind] = lack.At
 		}
@@ -34,19 +29,17 @@ func (s *accounts) addedAfter(sweep uint64) map[kinds.Kind]time.Time {
 // starting with the id from, until each returns false.
 func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
-	var failed error
 	lo := l.AccountKey(nil, from&^l.AccountMask())
-	err := s.r.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (bool, error) {
-		going := true
-		failed = l.EachState(k, v, func(id dict.ID, st format.RepoState) error {
+	return s.r.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (going bool, err error) {
+		going = true
+		err = l.EachState(k, v, func(id dict.ID, st format.RepoState) error {
 			if going && id >= from && st.Has(format.FlagHasRev) && s.source.Owns(l.Settings.PartitionOfID(id)) {
 				going = each(id, &st)
 			}
 			return nil
 		})
-		return going, failed
+		return going, err
 	})
-	return err
 }
 
 // Known is what is known of the index as a whole.
