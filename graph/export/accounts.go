@@ -190,7 +190,7 @@ func (x *exporter) lines(p *pending, names map[dict.Namespace]map[dict.ID]string
 
 // doubts exports what the store knows to be missing.
 func (x *exporter) doubts() error {
-	d := graph.Doubts{}
+	d := graph.Doubts{Floors: map[string]format.Seq{}}
 	lacking, err := read.JSON[map[string]format.Lack](x.r, format.KeyLacking)
 	if err != nil {
 		return err
@@ -204,14 +204,9 @@ func (x *exporter) doubts() error {
 	}
 	d.Hole, d.Unbroken = h.Uncompared(), h.Unbroken
 	for number, seq := range h.Floors {
-		source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]
-		if !known {
-			continue
+		if source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]; known {
+			d.Floors[source] = max(d.Floors[source], seq)
 		}
-		if d.Floors == nil {
-			d.Floors = map[string]format.Seq{}
-		}
-		d.Floors[source] = max(d.Floors[source], seq)
 	}
 	b, err := read.Backfill(x.r, x.layout)
 	if err != nil {

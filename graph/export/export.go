@@ -68,19 +68,19 @@ type Counts struct {
 
 // exportAccount is a format.RepoState. A source without a cursor is "".
 type exportAccount struct {
-	DID            string     `json:"did"`
-	Rev            string     `json:"rev,omitempty"`
-	Root           string     `json:"root,omitempty"` // the first 8 bytes of the root's digest
-	Top            string     `json:"top,omitempty"`
-	Hidden         bool       `json:"hidden,omitempty"`
-	Partial        bool       `json:"partial,omitempty"`
-	Desynchronized bool       `json:"desynchronized,omitempty"`
-	NoRoot         bool       `json:"noRoot,omitempty"` // the rev is from a row of an archive
-	Behind         bool       `json:"behind,omitempty"` // a newer state was announced, but not applied
-	Returned       bool       `json:"returned,omitempty"`
-	Last           exportSeq  `json:"last"`
-	LastAccount    *exportSeq `json:"lastAccount,omitempty"`
-	LastDeletion   *exportSeq `json:"lastDeletion,omitempty"`
+	DID            string    `json:"did"`
+	Rev            string    `json:"rev,omitempty"`
+	Root           string    `json:"root,omitempty"` // the first 8 bytes of the root's digest
+	Top            string    `json:"top,omitempty"`
+	Hidden         bool      `json:"hidden,omitempty"`
+	Partial        bool      `json:"partial,omitempty"`
+	Desynchronized bool      `json:"desynchronized,omitempty"`
+	NoRoot         bool      `json:"noRoot,omitempty"` // the rev is from a row of an archive
+	Behind         bool      `json:"behind,omitempty"` // a newer state was announced, but not applied
+	Returned       bool      `json:"returned,omitempty"`
+	Last           exportSeq `json:"last"`
+	LastAccount    exportSeq `json:"lastAccount,omitzero"`
+	LastDeletion   exportSeq `json:"lastDeletion,omitzero"`
 	// Queued is its row in the resync queue.
 	Queued *format.Resync `json:"queued,omitempty"`
 	// Touched has the stream's changes that a snapshot or an archive must not undo.
@@ -217,21 +217,13 @@ func (x *exporter) state(id dict.ID, did string, st *format.RepoState) *exportAc
 	}
 	a := &exportAccount{
 		DID: did, Hidden: st.Has(format.FlagHidden), Partial: st.Has(format.FlagPartial), Desynchronized: st.Has(format.FlagDesync), NoRoot: st.Has(format.FlagNoRoot), Behind: st.Has(format.FlagBehind),
-		Returned: st.Has(format.FlagReturned), Last: at(st.Source, st.Seq),
+		Returned: st.Has(format.FlagReturned), Last: at(st.Source, st.Seq), LastAccount: at(st.AccountSource, st.AccountSeq), LastDeletion: at(st.DeletionSource, st.DeletionSeq),
 	}
 	if st.Has(format.FlagHasRev) {
 		a.Rev, a.Root = st.Rev.String(), hex.EncodeToString(st.Data[:])
 	}
 	if st.Top > uint64(st.Rev) {
 		a.Top = format.Rev(st.Top).String()
-	}
-	if st.AccountSource != 0 || st.AccountSeq != 0 {
-		s := at(st.AccountSource, st.AccountSeq)
-		a.LastAccount = &s
-	}
-	if st.DeletionSource != 0 || st.DeletionSeq != 0 {
-		s := at(st.DeletionSource, st.DeletionSeq)
-		a.LastDeletion = &s
 	}
 	return a
 }

@@ -143,7 +143,11 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 	if !dict.ValidDID(a.DID) {
 		return fmt.Errorf("%w: %q is not a DID", graph.ErrImport, a.DID)
 	}
-	st := format.RepoState{Source: m.numbers[a.Last.Source], Seq: a.Last.Seq}
+	st := format.RepoState{
+		Source: m.numbers[a.Last.Source], Seq: a.Last.Seq,
+		AccountSource: m.numbers[a.LastAccount.Source], AccountSeq: a.LastAccount.Seq,
+		DeletionSource: m.numbers[a.LastDeletion.Source], DeletionSeq: a.LastDeletion.Seq,
+	}
 	for flag, on := range map[uint16]bool{format.FlagNoRoot: a.NoRoot, format.FlagBehind: a.Behind, format.FlagHidden: a.Hidden, format.FlagPartial: a.Partial, format.FlagDesync: a.Desynchronized, format.FlagReturned: a.Returned} {
 		if on {
 			st.Flags |= flag
@@ -166,12 +170,6 @@ func (m *importer) account(ctx context.Context, a *exportAccount) error {
 			return fmt.Errorf("%w: the top of %s is malformed", graph.ErrImport, a.DID)
 		}
 		st.Top = top
-	}
-	if s := a.LastAccount; s != nil {
-		st.AccountSource, st.AccountSeq = m.numbers[s.Source], s.Seq
-	}
-	if s := a.LastDeletion; s != nil {
-		st.DeletionSource, st.DeletionSeq = m.numbers[s.Source], s.Seq
 	}
 	for _, t := range a.Touched {
 		if t.Kind != kinds.Hidden && (m.s.Kinds().Info(t.Kind) == nil || !dict.ValidRkey(t.Rkey)) {

@@ -116,14 +116,10 @@ func WriteTables(ctx context.Context, store kv.Store, o TableOptions) (*Manifest
 	if !o.Since.IsZero() {
 		w.m.Since = &o.Since
 	}
-	if err := w.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.strings(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.edges(ctx); err != nil {
-		return nil, err
+	for _, step := range []func(context.Context) error{w.begin, w.strings, w.edges} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return w.m, w.finish()
 }
