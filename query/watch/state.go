@@ -175,10 +175,7 @@ func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error 
 		return err
 	}
 	for _, id := range ids {
-		known[id] = false
-	}
-	for id := range in.All() {
-		known[id] = true
+		known[id] = in.Has(id)
 	}
 	return nil
 }
