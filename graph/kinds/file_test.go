@@ -22,12 +22,18 @@ const moreKinds = `app.bsky.feed.post self at-uri posts
 app.bsky.feed.post reply.parent.uri at-uri repliedTo repliers replies
 app.bsky.feed.post tags[] text tags taggers tagged`
 
+func parsed(t *testing.T, file string) []kinds.Info {
+	t.Helper()
+	all, err := kinds.Parse(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // The kinds of a file get numbers, and have the same lines when written.
 func TestFile(t *testing.T) {
-	all, err := kinds.Parse(someKinds)
-	if err != nil || len(all) != 3 {
-		t.Fatalf("%v, %v", all, err)
-	}
+	all := parsed(t, someKinds)
 	table, err := kinds.Configure(kinds.BuiltIn, all)
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +45,8 @@ func TestFile(t *testing.T) {
 		}
 		lines = append(lines, k.Line())
 	}
-	again, err := kinds.Parse(strings.Join(lines, "\n"))
-	if err != nil || fmt.Sprint(again) != fmt.Sprint(all) {
-		t.Errorf("%q is %v, %v", lines, again, err)
+	if again := parsed(t, strings.Join(lines, "\n")); fmt.Sprint(again) != fmt.Sprint(all) {
+		t.Errorf("%q is %v", lines, again)
 	}
 	if of := table.CollectionOf([]byte("app.bsky.feed.post/x")); of == nil || len(of.Kinds) != 2 || of.Kinds[1].Source() != "app.bsky.feed.post:embed.record.uri" {
 		t.Errorf("%+v", of)
@@ -106,19 +111,12 @@ func TestWrongLines(t *testing.T) {
 // A store's kinds stay as they are: they may be configured again, new ones are added after them,
 // and contradictions are errors.
 func TestConfigure(t *testing.T) {
-	all, err := kinds.Parse(someKinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, more := parsed(t, someKinds), parsed(t, moreKinds)
 	table, err := kinds.Configure(kinds.BuiltIn, all[1:2])
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := kinds.Configure(table, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := kinds.Parse(moreKinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +187,7 @@ func TestStoredKindsStay(t *testing.T) {
 	if k == nil || k.Forward != "follows_" || k.Reverse != "union_" || len(table.Collection("app.bsky.graph.follow").Kinds) != 2 {
 		t.Errorf("%+v", k)
 	}
-	more, err := kinds.Parse(someKinds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if table, err = kinds.Configure(table, more); err != nil || len(table.Configured()) != 4 {
+	if table, err = kinds.Configure(table, parsed(t, someKinds)); err != nil || len(table.Configured()) != 4 {
 		t.Errorf("%v", err)
 	}
 }
