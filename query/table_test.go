@@ -21,12 +21,6 @@ import (
 	"skein.blue/query"
 )
 
-func (w *world) must(err error) {
-	if w.t.Helper(); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // A table has the same cells in CSV, JSON lines and Parquet, as objects of text.
 func (w *world) rows(method string, p url.Values, format string) (rows []map[string]string, h http.Header) {
 	w.t.Helper()
@@ -64,7 +58,7 @@ func (w *world) rows(method string, p url.Values, format string) (rows []map[str
 	case "parquet":
 		var f *parquet.File
 		f, err = parquet.OpenFile(strings.NewReader(body), int64(len(body)))
-		w.must(err)
+		must(w.t, err)
 		in, read := parquet.NewReader(f), map[string]any{}
 		for err = in.Read(&read); err == nil; err = in.Read(&read) {
 			names := slices.Collect(maps.Keys(read))
@@ -75,7 +69,7 @@ func (w *world) rows(method string, p url.Values, format string) (rows []map[str
 			err = nil
 		}
 	}
-	w.must(err)
+	must(w.t, err)
 	return rows, h
 }
 
@@ -127,7 +121,7 @@ func TestFormats(t *testing.T) {
 		var answer map[string]any
 		d := json.NewDecoder(bytes.NewReader([]byte(body)))
 		d.UseNumber()
-		w.must(d.Decode(&answer))
+		must(w.t, d.Decode(&answer))
 		if total, ok := answer["total"]; ok && fmt.Sprint(total) != h.Get("Skein-Total") || (h.Get("Skein-Cursor") == "") != (answer["cursor"] == nil) {
 			t.Fatalf("%s %v: %v, but %s", c.method, c.p, h, body)
 		}
