@@ -246,60 +246,44 @@ func TestCursorsBelongToTheirQuestion(t *testing.T) {
 			s.Commit(did, o)
 		}
 	}
-	type question struct {
-		method string
-		p      url.Values
+	const follow = "app.bsky.graph.follow:subject"
+	all := []url.Values{
+		{"subject": {a}, "source": {follow}},
+		{"subject": {a}, "source": {follow}, "reverse": {"true"}},
+		{"subject": {a}, "source": {follow}, "did": {a, b}},
+		{"subject": {a}, "source": {follow}, "did": {a, b, c}},
+		{"subject": {b}, "source": {follow}},
+		{"subject": {a}, "source": {"app.bsky.graph.block:subject"}},
 	}
-	var all []question
-	add := func(method string, p url.Values, more ...string) {
-		p = maps.Clone(p)
-		for i := 0; i < len(more); i += 2 {
-			p[more[i]] = append(slices.Clone(p[more[i]]), more[i+1])
-		}
-		p.Set("limit", "1")
-		all = append(all, question{method, p})
-	}
-	follow := url.Values{"subject": {a}, "source": {"app.bsky.graph.follow:subject"}}
-	add("getBacklinks", follow)
-	add("getBacklinks", follow, "reverse", "true")
-	add("getBacklinks", follow, "did", a, "did", b)
-	add("getBacklinks", follow, "did", a, "did", b, "did", c)
-	add("getBacklinks", url.Values{"subject": {b}, "source": {"app.bsky.graph.follow:subject"}})
-	add("getBacklinks", url.Values{"subject": {a}, "source": {"app.bsky.graph.block:subject"}})
 	cursors := make([]string, len(all))
 	for i, q := range all {
 		var first page
-		if err := s.ask(q.method, q.p, &first); err != nil {
-			t.Fatal(err)
-		}
-		if first.Cursor == nil {
-			t.Fatalf("%s %v has one page: %+v", q.method, q.p, first)
+		q.Set("limit", "1")
+		if err := s.ask("getBacklinks", q, &first); err != nil || first.Cursor == nil {
+			t.Fatalf("%v has one page: %+v, %v", q, first, err)
 		}
 		cursors[i] = *first.Cursor
 	}
 	for i, q := range all {
 		for j, cursor := range cursors {
-			p := maps.Clone(q.p)
+			p := maps.Clone(q)
 			p.Set("cursor", cursor)
-			err := s.ask(q.method, p, &page{})
-			if i == j && err != nil {
-				t.Errorf("%s %v with its own cursor: %v", q.method, p, err)
-			} else if i != j && (err == nil || !strings.Contains(err.Error(), xrpc.ErrCursor.Error())) {
-				t.Errorf("the cursor of %s %v for %s %v: %v", all[j].method, all[j].p, q.method, q.p, err)
+			if err := s.ask("getBacklinks", p, &page{}); (err == nil) != (i == j) || err != nil && !strings.Contains(err.Error(), xrpc.ErrCursor.Error()) {
+				t.Errorf("the cursor of %v for %v: %v", all[j], q, err)
 			}
 		}
-		if q.method == "getBacklinks" && !q.p.Has("did") { // the answer is empty, but the question is another
-			p := maps.Clone(q.p)
+		if !q.Has("did") { // the answer is empty, but the question is another
+			p := maps.Clone(q)
 			p["cursor"], p["did"] = []string{cursors[i]}, []string{"not a did"}
-			if err := s.ask(q.method, p, &page{}); err == nil {
-				t.Errorf("the cursor of %v for the records of nobody is no error", q.p)
+			if err := s.ask("getBacklinks", p, &page{}); err == nil {
+				t.Errorf("the cursor of %v for the records of nobody is no error", q)
 			}
 		}
 		for _, bad := range []string{"x", cursors[i][1:], cursors[i][:len(cursors[i])-1], cursors[i] + "A", "0", "12345"} {
-			p := maps.Clone(q.p)
+			p := maps.Clone(q)
 			p.Set("cursor", bad)
-			if err := s.ask(q.method, p, &page{}); err == nil || !strings.Contains(err.Error(), xrpc.ErrCursor.Error()) {
-				t.Errorf("%s %v with the cursor %q: %v", q.method, q.p, bad, err)
+			if err := s.ask("getBacklinks", p, &page{}); err == nil || !strings.Contains(err.Error(), xrpc.ErrCursor.Error()) {
+				t.Errorf("%v with the cursor %q: %v", q, bad, err)
 			}
 		}
 	}
@@ -322,11 +306,7 @@ func TestBoundsOfParameters(t *testing.T) {
 		p[name] = values
 		return p
 	}
-	without := func(p url.Values, name string) url.Values {
-		p = maps.Clone(p)
-		delete(p, name)
-		return p
-	}
+	without := func(p url.Values, name string) url.Values { return with(p, name) } // no value
 	for _, c := range []struct {
 		method string
 		p      url.Values
