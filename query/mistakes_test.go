@@ -24,27 +24,16 @@ func TestMistakes(t *testing.T) {
 	follows := "set=follows(" + d + ")"
 	for method, calls := range map[string]map[string]string{
 		"query": {
-			"":                             `set" is missing`,
-			"set=":                         "position 0",
-			"set=folowers(" + plc + ")":    "did you mean followers?",
-			"set=followers(did:plc:short)": "24 characters",
-			"set=likers(at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa)":            "handles are not resolved here: give the DID",
-			"set=listed(https://bsky.app/profile/alice.example.com/lists/x)":                 "handles are not resolved here",
-			"set=union(follows(" + plc + "),likes(" + plc + "))":                             "position 48",
-			"set=intersect(lists(" + d + ")," + follows[4:] + ")":                            "cannot combine",
-			"set=union(" + strings.Repeat("follows("+plc+"),", 64) + "follows(" + plc + "))": "more than 64 sets",
-			"set=" + strings.Repeat("union(", 33) + "follows(" + plc + ")":                   "nested more than 32 deep",
-			"set=" + strings.Repeat("+", 16<<10) + "follows(" + plc + ")":                    "16384",
-			"records=true&set=members(" + d + ")":                                            "takes a single set",
-			set + "&limit=1001":                                                              "1 to 1000",
-			set + "&limit=1&limit=2":                                                         "limit occurs 2 times",
-			set + "&count=maybe":                                                             "count",
-			set + "&cursor=garbage":                                                          "cursor",
-			set + "&cursor=" + first[1:]:                                                     "cursor",
-			follows + "&cursor=" + first:                                                     "cursor",
-			"set=%zz":                                                                        "the query string cannot be read",
-			follows + "&Limit=1":                                                             "did you mean limit?",
-			"set=likes(" + d + ",since=yesterday)":                                           `since: "yesterday" is not a time`,
+			"": `set" is missing`,
+			"set=likers(at://alice.example.com/app.bsky.feed.post/3kaaaaaaaaaaa)": "handles are not resolved here: give the DID",
+			"set=listed(https://bsky.app/profile/alice.example.com/lists/x)":      "handles are not resolved here",
+			"set=union(follows(" + plc + "),likes(" + plc + "))":                  "position 48",
+			"records=true&set=members(" + d + ")":                                 "takes a single set",
+			set + "&limit=1001":                                                   "1 to 1000",
+			set + "&count=maybe":                                                  "count",
+			set + "&cursor=garbage":                                               "cursor",
+			set + "&cursor=" + first[1:]:                                          "cursor",
+			follows + "&cursor=" + first:                                          "cursor",
 		},
 		"contains": {
 			set:                            `member" is missing`,
@@ -107,14 +96,7 @@ func TestMistakes(t *testing.T) {
 			follows + "&limit=0":                                             "from 1 to 1000",
 			follows + "&exact=maybe":                                         "exact",
 		},
-		"rank": {
-			"via=follows":                                           `of" is missing`,
-			"of=followers(" + d + ")&via=likers":                    "it must be one of follows",
-			"of=follows(" + d + ")&via=listed":                      "parameter via",
-			"of=follows(" + d + ")&via=likes&except=" + follows[4:]: "except must be a set of AT URIs, like the results; this one is a set of DIDs",
-			"of=follows(" + d + ")&via=likes&sicne=1s":              "did you mean since?", //nolint:misspell // that is the test
-			"of=follows(" + d + ")&via=likes&since=":                "since",
-		},
+		"rank": {"of=follows(" + d + ")&via=likes&sicne=1s": "did you mean since?"}, //nolint:misspell // that is the test
 		"subscribe": {
 			"set=authors(likes(" + d + "))":            "cannot be watched",
 			"set=union(listed(" + list + ",since=1d))": "since or until",
@@ -150,8 +132,6 @@ func TestMistakes(t *testing.T) {
 		"/links?reverse=true&limit=3&did=" + d + "&" + older,
 		"/links/count?cursor=&" + older,
 		"rank?via=likes&since=1h&until=1m&subjectsSince=1d&by=lift&min=1&limit=1&of=follows(" + d + ")&except=likes(" + d + ")",
-		"query?set=union(" + strings.Repeat("follows("+plc+"),", 63) + "follows(" + plc + "))",
-		"query?set=" + strings.Repeat("union(", 31) + "follows(" + plc + ")" + strings.Repeat(")", 31),
 		"query?set=+intersect+(+followers+(+did:web:example.com%253A80+)+)+",
 	} {
 		w.says(call, 200, "{")

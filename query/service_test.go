@@ -201,8 +201,6 @@ func TestTokens(t *testing.T) {
 		{feedCall("mine", ""), w.token(a[0], serviceDID, feedSkeleton, time.Minute, w.keys[a[1]]), 401, "BadJwt", ""},
 		{feedCall("mine", ""), w.token("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", serviceDID, feedSkeleton, time.Minute, w.keys[a[0]]), 401, "BadJwt", ""},
 		{feedCall("public", ""), "Bearer x", 200, "", ""},
-		{feedCall("other", ""), "", 400, "UnknownFeed", ""},
-		{feedCall("mine", "&viewer="+a[0]), "", 400, "InvalidRequest", "viewer previews a line"},
 		{set, once, 200, "", ""},
 		{set, once, 401, "JwtReplayed", "set: at position "},
 		{set, "", 401, "AuthMissing", "aud did:web:feeds.example.com#skein_graph and lxm blue.skein.graph.query"},

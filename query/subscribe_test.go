@@ -178,7 +178,6 @@ func TestSubscribeRefusals(t *testing.T) {
 	w, star, _ := watchedWorld(t, query.Options{Subscribers: 2})
 	set := "follows(" + star + ")"
 	w.says("subscribe?set=union("+strings.Repeat(set+",", 8)+set+")", 400, "at most 8 can be watched")
-	w.says("subscribe?set=follows(", 400, "follows(…) needs an argument")
 	l, err := w.dial(set, "")
 	if err == nil {
 		_, err = w.dial(set, "")
