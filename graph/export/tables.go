@@ -140,7 +140,7 @@ type tableWriter struct {
 	m       *Manifest
 }
 
-// begin makes the folder, and reads what the store holds.
+// begin checks that the folder is empty, and reads what the store holds.
 func (w *tableWriter) begin(ctx context.Context) error {
 	entries, err := os.ReadDir(w.o.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -149,7 +149,7 @@ func (w *tableWriter) begin(ctx context.Context) error {
 	if len(entries) > 0 {
 		return fmt.Errorf("%w: %s", ErrFolder, w.o.Dir)
 	}
-	err = w.store.View(ctx, func(r kv.Reader) error {
+	return w.store.View(ctx, func(r kv.Reader) error {
 		h, err := read.Header(r)
 		if err != nil {
 			return err
@@ -168,19 +168,6 @@ func (w *tableWriter) begin(ctx context.Context) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	for _, folder := range []string{"accounts", "uris"} {
-		err = errors.Join(err, os.MkdirAll(filepath.Join(w.o.Dir, folder), 0o755))
-	}
-	for _, k := range w.kinds {
-		err = errors.Join(err, os.MkdirAll(filepath.Join(w.o.Dir, edges, k.Name), 0o755))
-	}
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	return nil
 }
 
 // An accountRow is a DID: known says that skein has received an event or the repo of the account,
@@ -252,7 +239,11 @@ func (t *tableFile[T]) flush() error {
 // and completes it.
 func writeTable[T any](w *tableWriter, folder string, part int, sorted string, fill func(t *tableFile[T]) error) (err error) {
 	name := fmt.Sprintf("%s/part-%05d.parquet", folder, part)
-	f, err := os.Create(filepath.Join(w.o.Dir, filepath.FromSlash(name)))
+	path := filepath.Join(w.o.Dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
