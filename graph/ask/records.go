@@ -59,14 +59,8 @@ func (e *ShownRecord) Offer(p Path, since uint64) {
 	e.path, e.found = p, true
 }
 
-// Path returns the path of the shown record; found is false if no record was offered. e may be
-// nil.
-func (e *ShownRecord) Path() (p Path, found bool) {
-	if e == nil {
-		return p, false
-	}
-	return e.path, e.found
-}
+// Path returns the path of the shown record; found is false if no record was offered.
+func (e *ShownRecord) Path() (p Path, found bool) { return e.path, e.found }
 
 // RecordsTo calls each, in no order, with the record in a window by which each of the actors has
 // an edge to subject. It skips actors without one. since is the TID of the subject, or Timeless.
