@@ -32,6 +32,15 @@ func CompareResults(x, y Result) int {
 	return cmp.Or(cmp.Compare(y.Score, x.Score), cmp.Compare(y.Count, x.Count), cmp.Compare(x.ID, y.ID))
 }
 
+// IDsOf returns the ids of results.
+func IDsOf(results []Result) []uint64 {
+	ids := make([]uint64, len(results))
+	for i := range results {
+		ids[i] = results[i].ID
+	}
+	return ids
+}
+
 // Ended says why the work must end, nil if it goes on: a context.Context.
 type Ended interface{ Err() error }
 

@@ -42,14 +42,10 @@ func ranked(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 	if err != nil {
 		return set, err
 	}
-	ids := make([]uint64, len(results))
-	for i := range results {
-		ids[i] = results[i].ID
-	}
 	if n.Rank.KeepsWeights {
 		weigh(v, n, results)
 	}
-	return sets.FromUnsorted(ids), nil
+	return sets.FromUnsorted(IDsOf(results)), nil
 }
 
 // Tally counts the results of a rank(…) or a blend(…), before its min and top. It adds up their scores if they matter: else all that reach

@@ -66,11 +66,7 @@ func (v *Evaluation) Scores(t *Tally, r *language.RankSpec, limit int) ([]Result
 // damp divides scores by a power of the results' totals.
 func (r *Reader) damp(all []Result, via language.Via, damp float64) error {
 	slices.SortFunc(all, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
-	ids := make([]dict.ID, len(all))
-	for i := range all {
-		ids[i] = dict.ID(all[i].ID)
-	}
-	return Totals(r.View, via, ids, func(i int, total uint64) error {
+	return Totals(r.View, via, IDs(IDsOf(all)), func(i int, total uint64) error {
 		x := &all[i]
 		x.Total = total
 		x.Score /= math.Pow(float64(max(total, 1)), damp)

@@ -36,10 +36,7 @@ func (st *Standing) measure(r Ranking) error {
 	if window.All() {
 		slices.SortFunc(st.results, func(x, y Result) int { return cmp.Compare(x.ID, y.ID) })
 	}
-	ids := make([]dict.ID, len(st.results))
-	for i := range ids {
-		ids[i] = dict.ID(st.results[i].ID)
-	}
+	ids := algebra.IDs(algebra.IDsOf(st.results))
 	total := func(i int, total uint64) error {
 		e := &st.results[i]
 		if st.v.Sampled() != "" { // the count is an estimate
@@ -111,10 +108,7 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member string) bool) (m
 			done, _ = slices.BinarySearchFunc(all, r.After.Result, func(e, after Result) int { return cmp.Or(inOrder(r.By, e, after), -1) })
 		}
 		for ; done < len(all) && given <= r.Limit; done += len(ids) { // usually one round: few results are left out
-			ids = ids[:0]
-			for _, e := range all[done:min(done+max(r.Limit+1, 64), len(all))] {
-				ids = append(ids, e.ID)
-			}
+			ids = algebra.IDsOf(all[done:min(done+max(r.Limit+1, 64), len(all))])
 			names, err := st.v.Names(r.Via.Is, ids)
 			if err != nil {
 				return false, err
