@@ -36,6 +36,8 @@ func NewForms() *Forms { return &Forms{clients.NewPool(formsInFlight)} }
 // errTaken is the error of a form whose memory was given to another client.
 var errTaken = Errorf(http.StatusServiceUnavailable, "Busy", "the server's memory for forms is full, and this client held the most of it; try again later, with fewer or shorter forms at a time")
 
+var errTooLarge = Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the body has more than %d bytes: ask about fewer members at a time", language.MaxForm)
+
 // Read reads the body of a POST, nil for another method. It ends with ctx, whose timeout the error
 // names. The caller calls release after it has answered; if the memory is needed for another client before, ctx ends, with an error for
 // the client as its cause. The call holds no slot yet, so a client that sends slowly delays nobody.
@@ -54,7 +56,7 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 		return nil, nil, Errorf(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "the body is encoded as %q; send it without an encoding", language.Brief(coding))
 	}
 	if r.ContentLength > language.MaxForm {
-		return nil, nil, formTooLarge()
+		return nil, nil, errTooLarge
 	}
 	c := http.NewResponseController(w)
 	hold, ok := f.pool.Take(clients.Of(r), 1, func() {
@@ -74,7 +76,7 @@ func (f *Forms) Read(ctx context.Context, end context.CancelCauseFunc, w http.Re
 	}
 	b, err := io.ReadAll(&heldReader{http.MaxBytesReader(w, r.Body, language.MaxForm), hold})
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return nil, nil, formTooLarge()
+		return nil, nil, errTooLarge
 	}
 	if errors.Is(err, errTaken) || err != nil && errors.Is(context.Cause(ctx), errTaken) {
 		return nil, nil, errTaken
@@ -105,8 +107,4 @@ func (h *heldReader) Read(p []byte) (int, error) {
 		return n, errTaken
 	}
 	return n, err // Read looks at its type
-}
-
-func formTooLarge() error {
-	return Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the body has more than %d bytes: ask about fewer members at a time", language.MaxForm)
 }
