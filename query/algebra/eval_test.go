@@ -69,25 +69,23 @@ func span(n *language.Node) (windowed bool, since, until int64) {
 
 func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 	var list []string
+	windowed, since, until := span(n)
 	switch n.Op {
 	case language.OpForward, language.OpReverse:
 		if n.Kind.IsLabel() {
-			windowed, since, until := span(n)
 			labeler, value, _ := strings.Cut(e.Strings[n.Of].S, " ")
 			list = w.Labeled(labeler, value, n.Is == dict.URI, windowed, since, until)
 			break
 		}
-		v := w.Between(span(n))
+		v := w.Between(windowed, since, until)
 		sets := v.Forward
 		if n.Op == language.OpReverse {
 			sets = v.Reverse
 		}
 		list = sets[e.Info(n).Name][e.Strings[n.Of].S]
 	case language.OpListed:
-		windowed, since, until := span(n)
 		list = w.Listed(e.Strings[n.Of].S, windowed, since, until)
 	case language.OpLists:
-		windowed, since, until := span(n)
 		list = w.ListsOf(e.Strings[n.Of].S, windowed, since, until)
 	case language.OpMembers:
 		for _, l := range e.Strings[n.First:n.End] {
@@ -98,7 +96,6 @@ func (w twin) set(e *language.Expr, n *language.Node) map[string]bool {
 	case language.OpSample:
 		return w.sampled(e, n)
 	case language.OpAuthors:
-		windowed, since, until := span(n)
 		for uri := range w.set(e, &n.Args[0]) {
 			list = append(list, authorIn(uri, windowed, since, until)...)
 		}
