@@ -61,17 +61,18 @@ func (w *watched) round() {
 	w.before, w.release = now, release
 }
 
-func parse(text string) (*language.Expr, error) {
-	return language.NewVocabulary(kinds.BuiltIn).Parse(text, language.MaxExpr, time.Now())
+func parse(t *testing.T, text string) *language.Expr {
+	t.Helper()
+	e, err := language.NewVocabulary(kinds.BuiltIn).Parse(text, language.MaxExpr, time.Now())
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e
 }
 
 func (w *watched) subscribe(client, set, cursor string) *Subscriber {
 	w.t.Helper()
-	e, err := parse(set)
-	if err != nil {
-		w.t.Fatalf("%s: %v", set, err)
-	}
-	s, err := w.h.Subscribe(e, client, cursor)
+	s, err := w.h.Subscribe(parse(w.t, set), client, cursor)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -513,11 +514,7 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 		w.h.pool = clients.NewPool(int64(limit))
 		var all []*Subscriber
 		add := func(client string) bool {
-			e, err := parse("followers(" + w.Any(w.Accounts) + ")")
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := w.h.Subscribe(e, client, "")
+			s, err := w.h.Subscribe(parse(t, "followers("+w.Any(w.Accounts)+")"), client, "")
 			if err == nil {
 				all = append(all, s)
 			} else if !errors.Is(err, errBusy) {
@@ -571,28 +568,15 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 	w.h.pool = clients.NewPool(1 << 20)
 	var last *Subscriber
 	for i := range maxWatches {
-		e, err := parse("followers(" + oracle.Account(i) + ")")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if last, err = w.h.Subscribe(e, fmt.Sprint(i%3), ""); err != nil {
-			t.Fatal(err)
-		}
+		last = w.subscribe(fmt.Sprint(i%3), "followers("+oracle.Account(i)+")", "")
 	}
-	e, err := parse("follows(" + oracle.Account(0) + ")")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := parse(t, "follows("+oracle.Account(0)+")")
 	if _, err := w.h.Subscribe(e, "x", ""); !errors.Is(err, errBusy) || len(w.h.watches) != maxWatches {
 		t.Errorf("%d expressions: %v", len(w.h.watches), err)
 	}
-	equal, err := parse(last.w.e.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same, err := w.h.Subscribe(equal, "x", "")
-	if err != nil || same.w != last.w {
-		t.Fatalf("an equal expression is watched twice: %v", err)
+	same := w.subscribe("x", last.w.e.Source, "")
+	if same.w != last.w {
+		t.Fatal("an equal expression is watched twice")
 	}
 	w.h.Leave(same)
 	w.h.Leave(last)
@@ -635,11 +619,7 @@ func TestWatchable(t *testing.T) {
 		"intersect(union(except(union(follows(" + did + ")))))":                 "",
 		"union(likes(" + did + "),members(at://" + did + "/x.y.z/k))":           "",
 	} {
-		e, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Watchable(e); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := Watchable(parse(t, text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -681,11 +661,7 @@ func bubble(t *testing.T, test func(t *testing.T, g *oracle.Graph, h *Watcher, d
 // follow subscribes to the followers of an account.
 func follow(t *testing.T, h *Watcher, did, cursor string) *Subscriber {
 	t.Helper()
-	e, err := parse("followers(" + did + ")")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := h.Subscribe(e, "client", cursor)
+	s, err := h.Subscribe(parse(t, "followers("+did+")"), "client", cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -765,11 +741,7 @@ func TestFailedReads(t *testing.T) {
 		s := follow(t, h, star, "")
 		cursor := (<-s.Messages).Cursor
 		disk.fails.Store(true)
-		waiting, err := parse("followers(" + g.Accounts[1] + ")")
-		if err != nil {
-			t.Fatal(err)
-		}
-		never, err := h.Subscribe(waiting, "client", "")
+		never, err := h.Subscribe(parse(t, "followers("+g.Accounts[1]+")"), "client", "")
 		if err != nil {
 			t.Fatal(err)
 		}
