@@ -28,7 +28,7 @@ func freeOf(q *clients.Queue) (n int) {
 	return n
 }
 
-// queued returns a query, its queues, and its store with one record.
+// queued returns a query that has its first slot, and its queues.
 func queued(t *testing.T, slow bool) (*Query, *Queues) {
 	t.Helper()
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
@@ -36,7 +36,11 @@ func queued(t *testing.T, slow bool) (*Query, *Queues) {
 		t.Fatal(err)
 	}
 	qs := &Queues{Light: clients.NewQueue(2), Slow: clients.NewQueue(1), Large: clients.NewQueue(1)}
-	return &Query{Store: s, Work: qs.Work("client", slow)}, qs
+	q := &Query{Store: s, Work: qs.Work("client", slow)}
+	if err := q.Work.Enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return q, qs
 }
 
 // read reads from the store, which costs something.
@@ -63,9 +67,6 @@ func TestWorkMovesToTheLargeQueue(t *testing.T) {
 			if f := qs.Work("client", slow).first; freeOf(f) != first || freeOf(qs.Large) != large || freeOf(other) != most {
 				t.Errorf("slow %v, %s: %d, %d and %d slots are free", slow, when, freeOf(f), freeOf(qs.Large), freeOf(other))
 			}
-		}
-		if err := q.Work.Enter(t.Context()); err != nil {
-			t.Fatal(err)
 		}
 		free(slots-1, 1, "at first")
 		for _, c := range []struct {
@@ -95,9 +96,6 @@ func TestWorkMovesToTheLargeQueue(t *testing.T) {
 // Expensive reads are for the large queue only.
 func TestHeavyWork(t *testing.T) {
 	q, qs := queued(t, false)
-	if err := q.Work.Enter(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	var in []*clients.Queue
 	err := q.View(t.Context(), func(*ask.View) error {
 		in = append(in, q.Work.in)
@@ -125,9 +123,6 @@ func TestHeavyWork(t *testing.T) {
 func TestWorkThatGivesUp(t *testing.T) {
 	q, qs := queued(t, false)
 	if err := qs.Large.Enter(t.Context(), "another"); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Work.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
