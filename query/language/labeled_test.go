@@ -79,10 +79,7 @@ func TestLabeledTypes(t *testing.T) {
 
 // A labeler that is given as a handle is resolved with its value.
 func TestLabelerHandle(t *testing.T) {
-	e, err := builtIn.Parse("labeled(@mod.example.com, spam)", MaxExpr, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := parsed(t, "labeled(@mod.example.com, spam)")
 	e.Strings[0].Resolve("did:web:mod.example.com")
 	if got := e.Strings[0].S; got != "did:web:mod.example.com spam" || e.LabelerOf(&e.Root) != "did:web:mod.example.com" {
 		t.Errorf("%q", got)

@@ -387,22 +387,15 @@ func TestMistakesInExpressions(t *testing.T) {
 // A handle that moves to another account makes another question.
 func TestQuestionNamesTheAccounts(t *testing.T) {
 	ask := func(did string) string {
-		e, err := builtIn.Parse("union(follows(@a.example.com),listed(at://a.example.com/app.bsky.graph.list/x),members($viewer))", MaxExpr, noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := parsed(t, "union(follows(@a.example.com),listed(at://a.example.com/app.bsky.graph.list/x),members($viewer))")
 		for i := range e.Strings {
 			if e.Strings[i].Handle == "" {
 				t.Errorf("string %d has no handle: %+v", i, e.Strings[i])
 			}
 			e.Strings[i].Resolve(did)
 		}
-		want := []Literal{{S: did}, {S: "at://" + did + "/app.bsky.graph.list/x", Is: dict.URI}, {S: did}, {S: did}}
-		for i := range want {
-			if want[i].Is != dict.URI {
-				want[i].Is = dict.DID
-			}
-		}
+		account, list := Literal{S: did, Is: dict.DID}, Literal{S: "at://" + did + "/app.bsky.graph.list/x", Is: dict.URI}
+		want := []Literal{account, list, account, account}
 		if !slices.Equal(e.Strings, want) {
 			t.Errorf("resolved to %+v, want %+v", e.Strings, want)
 		}

@@ -43,6 +43,16 @@ func query(p url.Values) *xrpc.Query {
 	return &xrpc.Query{NSID: NSID, Values: p, Words: words, MaxExpr: language.MaxExpr, Resolve: func([]language.Literal, func(int) string) error { return nil }}
 }
 
+// reads returns the ranking of some parameters, which must have none that is wrong.
+func reads(t *testing.T, p url.Values) Ranking {
+	t.Helper()
+	r, err := Read(query(p), noon)
+	if err != nil {
+		t.Fatalf("%v: %v", p, err)
+	}
+	return r
+}
+
 // evaluated calls fn with the results of a ranking in a state of the store.
 func evaluated(t *testing.T, g *oracle.Graph, r Ranking, fn func(st *Standing, late uint64) error) error {
 	return g.Store.View(t.Context(), func(sn *ask.View) error {
@@ -171,10 +181,7 @@ func TestPlacesReturn(t *testing.T) {
 	}
 	questions := make([]string, len(all))
 	for i, p := range all {
-		r, err := Read(query(p), noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := reads(t, p)
 		questions[i] = Question(query(p), &r)
 		for _, more := range []string{"limit", "cursor"} {
 			q := query(maps.Clone(p))
@@ -392,10 +399,7 @@ func TestLateRankingsAreSampled(t *testing.T) {
 	g.Crowd(algebra.DefaultHopUnits>>9/17+1, func(i int) []string { return []string{g.Accounts[0], fmt.Sprintf("did:web:one%d.example.com", i)} })
 	for late, want := range map[uint64]bool{8: false, 9: true, 13: true} {
 		for _, exact := range []string{"true", "false"} {
-			r, err := Read(query(url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "by": {"share"}, "exact": {exact}}), noon)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := reads(t, url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "by": {"share"}, "exact": {exact}})
 			r.After = &Place{Late: late}
 			if err := evaluated(t, g, r, func(st *Standing, was uint64) error {
 				if was != late || (st.v.Sampled() != "") != (want && exact == "false") || len(st.results) != 1 || st.results[0].Count < 400 {
@@ -414,10 +418,7 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 	t.Helper()
 	q := query(p)
 	for cursor := ""; ; {
-		r, err := Read(q, noon)
-		if err != nil {
-			t.Fatalf("%v: %v", p, err)
-		}
+		r := reads(t, p)
 		if cursor != "" {
 			after, err := OpenPlace(c, Question(q, &r), cursor)
 			if err != nil {
@@ -427,7 +428,7 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 		}
 		more, n := false, 0
 		var last Result
-		err = evaluated(t, g, r, func(st *Standing, _ uint64) error {
+		err := evaluated(t, g, r, func(st *Standing, _ uint64) error {
 			if visible := uint64(len(g.Model.Repos) - len(g.Model.Hidden)); r.scored() && st.Accounts != visible {
 				t.Fatalf("%v: %d accounts, want %d", p, st.Accounts, visible)
 			}
@@ -501,11 +502,8 @@ func TestBlends(t *testing.T) {
 func TestUnknownLabelersInExcept(t *testing.T) {
 	g := oracle.NewGraph(t, 9, 5, write.Limits{})
 	g.Grow(50)
-	r, err := Read(query(url.Values{"of": {"follows(" + g.Accounts[0] + ")"}, "via": {"likes"}, "except": {"labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"}}), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = evaluated(t, g, r, nil)
+	r := reads(t, url.Values{"of": {"follows(" + g.Accounts[0] + ")"}, "via": {"likes"}, "except": {"labeled(did:plc:mmmmmmmmmmmmmmmmmmmmmmmm,spam)"}})
+	err := evaluated(t, g, r, nil)
 	if limit, ok := errors.AsType[*algebra.LimitError](err); !ok || !strings.Contains(limit.What, "unknown labeler") {
 		t.Error(err)
 	}
