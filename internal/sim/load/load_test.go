@@ -389,6 +389,10 @@ func listenAt(ctx context.Context, s *httptest.Server, address string) error {
 		return err
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	for tries := 0; err != nil && tries < 300; tries++ { // somebody's connection has got the port meanwhile
+		time.Sleep(100 * time.Millisecond)
+		ln, err = new(net.ListenConfig).Listen(ctx, "tcp", address)
+	}
 	s.Listener = ln
 	return err
 }
