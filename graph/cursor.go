@@ -162,9 +162,9 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 			rows[i] = l.newRows()
 		}
 		for part := range l.parts.Each {
-			change(l, &rows[i][part])
-			if gap != nil && gap.After > 0 { // events from before the hole may come again under a new number
-				n := format.NoteNumber(rows[i][part].Number, part)
+			old, now := rows[i][part], &rows[i][part]
+			if change(l, now); gap != nil && old.Number != now.Number && old.IsCursor() && !old.Future { // events from before the hole come again
+				n := format.NoteNumber(now.Number, part)
 				holes.Floors[n] = max(holes.Floors[n], gap.After)
 			}
 		}

@@ -208,21 +208,27 @@ func TestToggledAccount(t *testing.T) {
 	}
 }
 
-// If a relay reuses numbers, events from before the hole come again under new ones: the status in them is not newer than the hole.
+// If a relay reuses numbers, events from before the hole come again under new ones: the status in them is not newer than the hole. If its
+// sequence begins anew, all are.
 func TestReusedNumbers(t *testing.T) {
-	s, did := openGraph(t, memkv.Open(memkv.Options{Merger: merger()})), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
-	for i, seq := range []int64{100, 100, 101} {
-		if i == 1 {
-			must(t, s.Rewind(t.Context(), "relay", 50, true, &format.Gap{After: 100, Suspect: true}))
-		}
-		apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: seq, DID: did, Active: true}})
-		var b batch.Batch
-		b.AddStatus([]byte(did), false)
-		must(t, s.Apply(t.Context(), "", &b))
-		var n format.Counts
-		must(t, s.View(t.Context(), func(v *ask.View) (err error) { n, err = v.Counts(); return err }))
-		if isHidden := n.Hidden > 0; isHidden != (i == 1) {
-			t.Errorf("%d: listed as inactive after event %d: %+v", i, seq, n)
+	for _, reuses := range []bool{true, false} {
+		s, did := openGraph(t, memkv.Open(memkv.Options{Merger: merger()})), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
+		for i, seq := range []int64{100, 100, 101} {
+			if i == 1 && !reuses {
+				must(t, s.SetFuture(t.Context(), "relay"))
+			}
+			if i == 1 {
+				must(t, s.Rewind(t.Context(), "relay", 50, reuses, &format.Gap{After: 100, Suspect: true}))
+			}
+			apply(t, s, "relay", []*oracle.Event{{Type: oracle.AccountEvent, Seq: seq, DID: did, Active: true}})
+			var b batch.Batch
+			b.AddStatus([]byte(did), false)
+			must(t, s.Apply(t.Context(), "", &b))
+			var n format.Counts
+			must(t, s.View(t.Context(), func(v *ask.View) (err error) { n, err = v.Counts(); return err }))
+			if isHidden := n.Hidden > 0; isHidden != (reuses && i == 1) {
+				t.Errorf("reused %v, %d: listed as inactive after event %d: %+v", reuses, i, seq, n)
+			}
 		}
 	}
 }

@@ -228,6 +228,7 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 	if c.Leaves {
 		as.dequeue()
 		as.changed = true
+		as.now.Flags &^= format.FlagReturned // nobody fetches it
 		as.now.SetPartial()
 		return
 	}
