@@ -209,7 +209,7 @@ func TestToggledAccount(t *testing.T) {
 }
 
 // If a relay reuses numbers, events from before the hole come again under new ones: the status in them is not newer than the hole. If its
-// sequence begins anew, all are.
+// sequence begins again at 1, all are.
 func TestReusedNumbers(t *testing.T) {
 	for _, reuses := range []bool{true, false} {
 		s, did := openGraph(t, memkv.Open(memkv.Options{Merger: merger()})), "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa"
