@@ -398,7 +398,7 @@ func merged(head, leaves []Record, removed bool, each func(*Record) bool) (more 
 
 // AppendSubjects appends the subjects of a chunk's records with TIDs in [from, last], without
 // building the records. It returns dst unchanged, and false, for a chunk that has raw keys,
-// flags or a reach, or is malformed; Read reads those.
+// flags or a reach, or is malformed in what it reads; Read reads those.
 func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (out []uint64, ok bool) {
 	out = dst
 	r := c.reader(v)
@@ -422,11 +422,22 @@ func (c ChunkCoder) AppendSubjects(dst []uint64, v []byte, from, last uint64) (o
 func (c ChunkCoder) AppendNaming(dst []Record, v []byte, wanted func(subject dict.ID) bool) (out []Record, ok bool) {
 	out = dst
 	r := c.reader(v)
-	named := !r.packed
-	for only := r.packedReader; !named; named = wanted(dict.ID(only.subject)) {
-		if !only.nextSubject() { // most chunks name none of them
-			return dst, !only.malformed
+	if r.packed { // first the subjects, and then only the times that lead to those of the records
+		for n := uint64(0); r.nextSubject(); n++ {
+			if subject := dict.ID(r.subject); wanted(subject) {
+				out = append(out, Record{Path: Path{TID: n}, Subject: subject})
+			}
 		}
+		named := out[len(dst):]
+		for n := uint64(0); !r.malformed && len(named) > 0; n++ {
+			if r.nextTime(); n == named[0].Path.TID {
+				named[0].Path.TID, named = r.tid(), named[1:]
+			}
+		}
+		if r.malformed || r.times.fails() {
+			return dst, false
+		}
+		return out, true
 	}
 	for r.nextSimple() {
 		if subject := dict.ID(r.subject); wanted(subject) {

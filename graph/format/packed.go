@@ -159,12 +159,17 @@ func (p *packedReader) next() bool {
 		p.malformed = p.malformed || p.times.fails() || !p.times.ended()
 		return false
 	}
+	p.nextTime()
+	return true
+}
+
+// nextTime is next for the times alone, if there is another record.
+func (p *packedReader) nextTime() {
 	n := p.times.code()
 	p.micros += n >> 1
 	if n&1 != 0 {
 		p.readClock()
 	}
-	return true
 }
 
 // nextSubject is next for the subjects alone.
