@@ -197,7 +197,11 @@ func (s *server) index(ctx context.Context) error {
 			}
 			return cause
 		}
-		if err := await(ctx, s.log, true, func() error { return s.Graph.Move(ctx) }); err != nil {
+		err := await(ctx, s.log, true, func() error { return s.Graph.Move(ctx) })
+		switch {
+		case ctx.Err() != nil: // stopped meanwhile: other writers take its partitions over
+			return nil
+		case err != nil:
 			return fmt.Errorf("indexing failed: %w", err)
 		}
 	}
