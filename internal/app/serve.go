@@ -199,8 +199,8 @@ func (s *server) index(ctx context.Context) error {
 		}
 		err := await(ctx, s.log, true, func() error { return s.Graph.Move(ctx) })
 		switch {
-		case ctx.Err() != nil: // stopped meanwhile: other writers take its partitions over
-			return nil
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // it stops: other writers take its partitions over
 		case err != nil:
 			return fmt.Errorf("indexing failed: %w", err)
 		}
