@@ -276,7 +276,7 @@ func TestCursorsBelongToTheirQuestion(t *testing.T) {
 			p := maps.Clone(q)
 			p["cursor"], p["did"] = []string{cursors[i]}, []string{"not a did"}
 			if err := s.ask("getBacklinks", p, &page{}); err == nil {
-				t.Errorf("the cursor of %v for the records of nobody is no error", q)
+				t.Errorf("the cursor of %v for the records of nobody is accepted", q)
 			}
 		}
 		for _, bad := range []string{"x", cursors[i][1:], cursors[i][:len(cursors[i])-1], cursors[i] + "A", "0", "12345"} {

@@ -10,7 +10,7 @@
 //
 // A View reads one snapshot for up to five seconds; ViewAcross continues in newer ones. The snapshot has all that
 // this process has committed; of what others committed, the last tenth of a second may be missing, because
-// Views share the read version that the client library keeps: asking for one would take as long as two reads. An
+// Views share the read version that the client library keeps: asking for one took a third of the time of a small question. An
 // Update retries until it is committed, its context ends, or it is too large. Any number of
 // processes and goroutines may use a store.
 //
