@@ -106,6 +106,7 @@ func TestReturned(t *testing.T) {
 	added := func(b *batch.Batch, _ format.Seq) {
 		b.AddResync([]byte(chained), batch.Cause{Reason: format.KindAdded})
 	}
+	leaves := func(b *batch.Batch, _ format.Seq) { b.AddResync([]byte(chained), batch.Cause{Leaves: true}) }
 	for name, test := range map[string]struct {
 		events []event
 		missed [3]bool // of a complete account, a partial one, and one without a repo
@@ -115,6 +116,7 @@ func TestReturned(t *testing.T) {
 		"next commit":     {append(back[:2:2], commit(200, 100, 1, 2)), [3]bool{no, no, yes}},
 		"another commit":  {append(back[:2:2], commit(200, 150, 0, 2), commit(300, 200, 2, 3)), [3]bool{yes, yes, yes}},
 		"first commit":    {append(back[:2:2], commit(200, 0, 0, 2)), [3]bool{yes, yes, no}},
+		"leaves the part": {append(back[:2:2], leaves), [3]bool{no, no, no}},
 		"a kind is added": {[]event{added}, [3]bool{yes, yes, no}},
 	} {
 		for n, first := range []event{commit(100, 0, 0, 1), commit(100, 50, 0, 1), func(*batch.Batch, format.Seq) {}} {
