@@ -74,6 +74,8 @@ func TestExitCodes(t *testing.T) {
 		{64, "needs its own address", "serve --store STORE --listen :3210 --admin-listen :3210"},
 		{64, "indexes nothing", "serve --store STORE --consume=false --cursor 5"},
 		{64, "indexes nothing", "serve --store STORE --consume=false --audit 1"},
+		{64, "indexes nothing", "serve --store STORE --consume=false --verify full"},
+		{64, "--at has no effect", "restore --list --at 24h DIR"},
 		{64, "indexes nothing", "serve --store STORE --consume=false --labelers NOBODY"},
 		{64, "--force-cursor needs --cursor", "serve --store STORE --force-cursor"},
 		{64, "--store is empty", "serve --store="},

@@ -35,6 +35,9 @@ func restoreCommand(e *command.Environment) *cli.Command {
 			if err := r.open("", from, !list); err != nil {
 				return err
 			}
+			if list && !at.IsZero() {
+				return command.UsageError("--at has no effect with --list, which prints all backups")
+			}
 			if list {
 				return listBackups(ctx, e, &r)
 			}

@@ -163,7 +163,7 @@ func (n *node) check() (err error) {
 		why   string
 	}{
 		{n.serve.Listen == n.serve.AdminListen && !strings.HasSuffix(n.serve.Listen, ":0"), "--listen and --admin-listen are both " + n.serve.Listen + "; the admin listener needs its own address"},
-		{!n.consume && (n.stream.Cursor != nil || past || n.from != "" || n.fetch.Audit > 0 || len(n.labelers) > 0), "--cursor, --backfill, --from, --audit and --labelers have no effect with --consume=false, which indexes nothing"},
+		{!n.consume && (n.stream.Cursor != nil || past || n.from != "" || n.fetch.Audit > 0 || n.network.Full || len(n.labelers) > 0), "--cursor, --backfill, --from, --audit, --verify full and --labelers have no effect with --consume=false, which indexes nothing"},
 		{n.stream.ForceCursor && n.stream.Cursor == nil, "--force-cursor needs --cursor"},
 		{n.drain < 0 || n.drain > time.Hour, "--drain " + n.drain.String() + ": must be from 0s to 1h"},
 		{n.serve.Past.Archive != "" && n.network.Full, "--backfill archive cannot be combined with --verify full: an archive has no signatures; use --backfill repos"},

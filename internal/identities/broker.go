@@ -250,9 +250,13 @@ func (v *visit) note(resp *http.Response) {
 
 type visitKey struct{}
 
-// context returns a context for the requests of an admitted look-up.
-func (v *visit) context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, visitKey{}, v)
+// context returns a context for the requests of an admitted look-up. What a client has started does not end with its request:
+// a client that leaves must not make us believe that there is no document or handle, nor let one be fetched and thrown away each time.
+func (v *visit) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if askerOf(ctx).isClient {
+		ctx = context.WithoutCancel(ctx)
+	}
+	return context.WithTimeout(context.WithValue(ctx, visitKey{}, v), lookUpTimeout)
 }
 
 // noting tells the visit what the upstream answers.
@@ -304,14 +308,10 @@ func (d brokered) LookupDID(ctx context.Context, did syntax.DID) (*identity.Iden
 	}
 }
 
-// fetch fetches a document. What a client has started does not end with its request: a client that leaves must not make us
-// believe that there is no document, nor let one be fetched and thrown away each time.
+// fetch fetches a document.
 func (d brokered) fetch(ctx context.Context, v *visit, did syntax.DID) (*identity.Identity, error) {
 	defer v.leave()
-	if askerOf(ctx).isClient {
-		ctx = context.WithoutCancel(ctx)
-	}
-	ctx, cancel := context.WithTimeout(v.context(ctx), lookUpTimeout)
+	ctx, cancel := v.context(ctx)
 	defer cancel()
 	ident, err := d.Directory.LookupDID(ctx, did)
 	if err != nil && ctx.Err() != nil {

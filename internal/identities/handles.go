@@ -110,7 +110,7 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 	if did, known, err := r.Kept(handle); known { // by the resolution that we waited for
 		return did, err
 	}
-	bounded, cancel := context.WithTimeout(v.context(ctx), lookUpTimeout)
+	bounded, cancel := v.context(ctx)
 	defer cancel()
 	if r.direct != nil {
 		did, err = r.resolveDirect(bounded, handle)
@@ -121,7 +121,7 @@ func (r *Resolver) Resolve(ctx context.Context, handle string) (did string, err 
 		err = fmt.Errorf("%w: the answer %.80q is not a DID", ErrFailed, did)
 	}
 	if err != nil {
-		if ctx.Err() == nil { // otherwise it says nothing about the handle
+		if !errors.Is(bounded.Err(), context.Canceled) { // else it says nothing about the handle
 			r.failed.Add(handle, err)
 		}
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -23,6 +24,7 @@ func service(t *testing.T, answer http.HandlerFunc) string {
 
 func TestService(t *testing.T) {
 	var asked atomic.Int32
+	client, leave := context.WithCancel(ForClient(t.Context(), "a client"))
 	url := service(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if r.URL.Path != "/xrpc/com.atproto.identity.resolveHandle" {
@@ -38,10 +40,20 @@ func TestService(t *testing.T) {
 			fmt.Fprint(w, `{"did":"not a DID) or follows("}`)
 		case "busy.example.com":
 			w.WriteHeader(http.StatusServiceUnavailable)
+		case "slow.example.com":
+			leave()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(100 * time.Millisecond):
+				fmt.Fprint(w, `{"did":"did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"}`)
+			}
 		}
 	})
 	r, err := New(Options{Resolver: url})
 	must(t, err)
+	if did, err := r.Resolve(client, "slow.example.com"); did == "" || err != nil {
+		t.Errorf("a look-up ended with the request of the client who started it: %v", err)
+	}
 	for range 2 {
 		for handle, want := range map[string]error{"Alice.example.com": nil, "nobody.example.com": ErrNotFound, "liar.example.com": ErrFailed, "busy.example.com": ErrFailed} {
 			did, err := r.Resolve(t.Context(), handle)
@@ -50,8 +62,8 @@ func TestService(t *testing.T) {
 			}
 		}
 	}
-	if n := asked.Load(); n != 4 {
-		t.Errorf("%d requests for four handles: answers are not cached", n)
+	if n := asked.Load(); n != 5 {
+		t.Errorf("%d requests for five handles: answers are not cached", n)
 	}
 	if did, known, err := r.Kept("alice.example.com"); did == "" || !known || err != nil {
 		t.Errorf("cached: %q, %v, %v", did, known, err)
