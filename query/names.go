@@ -32,7 +32,7 @@ const maxUnknownHandles = 8
 // resolve replaces $viewer and handles by DIDs. looked counts those that the query has looked up. where names the place of a literal, for errors. A query holds
 // no slot while handles are looked up, so a slow host delays nobody else.
 func resolve(ctx context.Context, handles Handles, q *xrpc.Query, looked *int, list []language.Literal, where func(i int) string) error {
-	var unknown []int
+	unknown := map[string][]int{} // the places of each handle
 	for i := range list {
 		var did string
 		var err error
@@ -53,7 +53,7 @@ func resolve(ctx context.Context, handles Handles, q *xrpc.Query, looked *int, l
 		case known:
 			list[i].Resolve(did)
 		default:
-			unknown = append(unknown, i)
+			unknown[list[i].Handle] = append(unknown[list[i].Handle], i)
 		}
 	}
 	if *looked += len(unknown); *looked > maxUnknownHandles && q.NSID != "app.bsky.graph.getRelationships" {
@@ -63,16 +63,18 @@ func resolve(ctx context.Context, handles Handles, q *xrpc.Query, looked *int, l
 		return nil
 	}
 	q.Work.Leave()
-	errs := make([]error, len(unknown))
+	errs := make([]error, len(list))
 	var wg sync.WaitGroup
-	for n, i := range unknown {
+	for handle, places := range unknown {
 		wg.Go(func() {
-			did, err := handles.Resolve(identities.ForClient(ctx, q.Work.Client), list[i].Handle)
+			did, err := handles.Resolve(identities.ForClient(ctx, q.Work.Client), handle)
 			if err != nil {
-				errs[n] = unresolved(where(i), list[i].Handle, err)
+				errs[places[0]] = unresolved(where(places[0]), handle, err)
 				return
 			}
-			list[i].Resolve(did)
+			for _, i := range places {
+				list[i].Resolve(did)
+			}
 		})
 	}
 	wg.Wait()

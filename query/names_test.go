@@ -82,7 +82,7 @@ func TestNames(t *testing.T) {
 	if a[0] == "" || post == "" {
 		t.Fatal("nobody follows many, or no post is liked")
 	}
-	h := &handles{kept: map[string]string{"kept.example.com": a[0]}, remote: map[string]string{"alice.example.com": a[1]}}
+	h := &handles{kept: map[string]string{"kept.example.com": a[0]}, remote: map[string]string{"alice.example.com": a[1], "twice.example.com": a[1]}}
 	w.serve(query.Options{Handles: h})
 	rkey := post[strings.LastIndexByte(post, '/')+1:]
 	for set, want := range map[string][]string{
@@ -95,6 +95,7 @@ func TestNames(t *testing.T) {
 		"likers(at://alice.example.com/app.bsky.feed.post/" + rkey + ")":        v.Reverse["like"][post],
 		"intersect(follows(@alice.example.com), members(@kept.example.com))":    intersect(v.Forward["follow"][a[1]], []string{a[0]}),
 		"members(@kept.example.com,@alice.example.com," + a[0] + ")":            intersect(a[:2], a),
+		"atleast(2,follows(@twice.example.com),follows(@twice.example.com))":    v.Forward["follow"][a[1]],
 	} {
 		got, _ := w.all(set, 3, nil)
 		if w.model.Hidden[a[0]] || w.model.Hidden[a[1]] {
@@ -111,14 +112,15 @@ func TestNames(t *testing.T) {
 		status int
 		says   string
 	}{
-		"query?set=follows(@nobody.example.com)":                                                          {400, `"HandleNotFound","message":"set: at position 8: no account has the handle nobody.example.com`},
-		"query?set=follows(@broken.example.com)":                                                          {502, `"UpstreamFailure","message":"set: at position 8: broken.example.com`},
-		"query?set=" + members(1, 10):                                                                     {400, `this query has 9 handles that the server has not looked up yet; at most 8 are allowed`},
-		"overlap?set=members(@h51.example.com,@h52.example.com)&set=" + members(1, 8):                     {400, `this query has 9 handles`},
-		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:                                  {400, `"HandleNotFound","message":"actor (number 1): no account has`},
-		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com":                         {200, `"total"`},
-		"contains?set=members(" + a[1] + ")&member=@alice.example.com":                                    {200, `"contained":true`},
-		"contains?set=likes(" + a[1] + ")&member=at://did:web:a.example.com/space/com.example.forum/self": {400, `(number 1) is not an AT URI`},
+		"query?set=follows(@nobody.example.com)": {400, `"HandleNotFound","message":"set: at position 8: no account has the handle nobody.example.com`},
+		"query?set=follows(@broken.example.com)": {502, `"UpstreamFailure","message":"set: at position 8: broken.example.com`},
+		"query?set=" + members(1, 10):            {400, `this query has 9 handles that the server has not looked up yet; at most 8 are allowed`},
+		"query?set=union(within(@h51.example.com,2),within(@h52.example.com,2),within(@h53.example.com,2))": {200, `"total"`},
+		"overlap?set=members(@h51.example.com,@h52.example.com)&set=" + members(1, 8):                       {400, `this query has 9 handles`},
+		"known?edge=followers&actor=@nobody.example.com&subject=" + a[0]:                                    {400, `"HandleNotFound","message":"actor (number 1): no account has`},
+		"known?edge=followers&actor=@kept.example.com&subject=@alice.example.com":                           {200, `"total"`},
+		"contains?set=members(" + a[1] + ")&member=@alice.example.com":                                      {200, `"contained":true`},
+		"contains?set=likes(" + a[1] + ")&member=at://did:web:a.example.com/space/com.example.forum/self":   {400, `(number 1) is not an AT URI`},
 	} {
 		w.says(call, want.status, want.says)
 	}
