@@ -135,7 +135,7 @@ func TestBadInput(t *testing.T) {
 		}(), "record", []string{none, kept}, bob},
 		"like of a record in a space": {like(spaceRecord), "space_subject", []string{"  put like a \n"}, "damaged"},
 		"like of a space":             {like(space), "space_subject", []string{"  put like a \n"}, "damaged"},
-		"like of half a space":        {like("at://" + bob + "/space/com.example.forum"), "record_subject", []string{"  put like a \n"}, "damaged"},
+		"like of half a space":        {like("at://" + bob + "/space/com.example.forum"), "space_subject", []string{"  put like a \n"}, "damaged"},
 		"follow of a space":           {record(synth.Map{{Key: "subject", Value: space}}), "record_subject", []string{none, kept}, "damaged"},
 		"list in a space":             {listitem(bob, spaceRecord), "space_subject", []string{"  put listitem a " + bob, "  put listitem_list a \n"}, "damaged"},
 		"list in a space, no member":  {listitem("nobody", spaceRecord), "record_subject", []string{"  put listitem a \n", "  put listitem_list a \n"}, "damaged"},

@@ -131,7 +131,7 @@ func (s *search) value(steps []string) {
 func (s *search) take(subject []byte) {
 	s.there = true
 	switch {
-	case s.k.To.Form == kinds.ATURI && dict.ValidSpaceURI(subject):
+	case s.k.To.Form == kinds.ATURI && dict.IsSpaceURI(subject):
 		s.reason = s.reason.Or(SpaceSubject)
 		return
 	case !s.k.To.Form.Valid(subject):

@@ -1,6 +1,9 @@
 package dict
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // Limits of the protocol, in bytes.
 const (
@@ -126,34 +129,12 @@ func AuthorOf[S ~string | ~[]byte](s S) (did S, ok bool) {
 	return did, true
 }
 
-// ValidSpaceURI reports whether s is the URI of a space, or of a record in one, as
-// proposal 0016 (permissioned data) defines them:
-//
-//	at://{spaceDid}/space/{spaceType}/{skey}
-//	at://{spaceDid}/space/{spaceType}/{skey}/{authorDid}/{collection}/{rkey}
-//
-// No such URI is a ValidURI: "space" is not an NSID.
-func ValidSpaceURI[S ~string | ~[]byte](s S) bool {
-	const prefix, marker = "at://", "space"
-	if len(s) > MaxURI || len(s) <= len(prefix) || string(s[:len(prefix)]) != prefix {
-		return false
-	}
-	authority, path, _ := Cut(s[len(prefix):])
-	mark, path, _ := Cut(path)
-	if string(mark) != marker || !ValidDID(authority) {
-		return false
-	}
-	spaceType, path, _ := Cut(path)
-	skey, path, isRecord := Cut(path)
-	if !ValidNSID(spaceType) || !ValidRkey(skey) { // an skey has the syntax of a record key
-		return false
-	}
-	if !isRecord {
-		return true
-	}
-	author, path, _ := Cut(path)
-	collection, rkey, _ := Cut(path)
-	return ValidDID(author) && ValidNSID(collection) && ValidRkey(rkey)
+// IsSpaceURI reports whether s begins like the URI of a space, and of a record in one, by proposal 0016 (permissioned data):
+// at://{spaceDid}/space/. No such URI is a ValidURI: "space" is not an NSID.
+func IsSpaceURI(s []byte) bool {
+	rest, isURI := bytes.CutPrefix(s, []byte("at://"))
+	authority, path, _ := Cut(rest)
+	return isURI && bytes.HasPrefix(path, []byte("space/")) && ValidDID(authority)
 }
 
 // Cut splits s at its first slash.
