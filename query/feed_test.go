@@ -26,8 +26,9 @@ func TestFeedsWithoutPosts(t *testing.T) {
 	w := newWorldOn(t, nil, memory(write.Limits{Row: 4, Chunk: 3}), graph.Options{Kinds: usualPosts(t)})
 	o := feed.Options{Path: filepath.Join(t.TempDir(), "feeds"), Service: serviceDID, Kinds: w.store.Kinds()}
 	const viewer = "did:web:viewer.example.com"
-	likes := " = likes(" + viewer + ")"
-	file := "all" + likes + "\ndead" + likes + ", without=dead\nreplies" + likes + ", without=replies\nboth = rank(of=members(" + viewer + "), via=likes), without=replies, without=dead\n"
+	unnamed := []string{"at://did:web:elsewhere.example.com/app.bsky.feed.post/x", "at://did:web:elsewhere.example.com/app.bsky.feed.post/y"}
+	likes := " = union(likes(" + viewer + "), members(" + strings.Join(unnamed, ", ") + "))"
+	file := "all" + likes + "\ndead" + likes + ", without=dead\nreplies" + likes + ", without=replies\nboth = mix(1, rank(of=members(" + viewer + "), via=likes), 1, members(" + strings.Join(unnamed, "), 1, members(") + ")), without=replies, without=dead\n"
 	must(t, os.WriteFile(o.Path, []byte(file), 0o600))
 	var err error
 	without := o
@@ -92,7 +93,7 @@ func TestFeedsWithoutPosts(t *testing.T) {
 			"all": func(string, bool) bool { return true }, "dead": func(_ string, dead bool) bool { return !dead },
 			"replies": func(uri string, _ bool) bool { return !replies[uri] }, "both": func(uri string, dead bool) bool { return !dead && !replies[uri] },
 		} {
-			var want, got []string
+			want, got := slices.Clone(unnamed), []string(nil)
 			for _, uri := range posts {
 				if shows(uri, dead[uri] || hidden[strings.Split(uri, "/")[2]]) {
 					want = append(want, uri)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
@@ -73,8 +75,10 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 	return posts, next, err
 }
 
-// postsRead is the largest set that newest sorts.
-const postsRead = 20_000
+const (
+	postsRead = 20_000           // the largest set that newest sorts
+	unnamed   = dict.ID(1 << 63) // with a hash, the id of a post of members(…) that no record names: the same in all sources
+)
 
 // newest returns what reads the posts of a source that is a set, newest first, after its place.
 func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(*ask.View) ([]candidate, error), error) {
@@ -95,15 +99,17 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 		if set.Len() > postsRead {
 			return nil, xrpc.Invalid("the feed's set is too large: it has %d members, and only sets up to %d can be sorted; limit it with since=", set.Len(), postsRead)
 		}
-		known := slices.DeleteFunc(algebra.IDs(set.List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
-		order := algebra.OrderAt(now, false)
-		err = sn.Strings(dict.URI, known, func(i int, uri []byte) error {
-			p := algebra.MemberRecord{ID: known[i], Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
-			if rank.IsPost(string(uri)) && (after.ID == dict.None || order.Compare(p, after) > 0) {
-				found = append(found, candidate{p, string(uri)})
+		ids, order := set.List(nil), algebra.OrderAt(now, false)
+		uris, err := v.Names(dict.URI, ids)
+		for i, uri := range uris {
+			p := algebra.MemberRecord{ID: dict.ID(ids[i]), Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
+			if p.ID >= dict.FirstReserved {
+				p.ID = unnamed | dict.ID(xxh3.HashString(uri))
 			}
-			return ctx.Err()
-		})
+			if rank.IsPost(uri) && (after.ID == dict.None || order.Compare(p, after) > 0) {
+				found = append(found, candidate{p, uri})
+			}
+		}
 		slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
 		return found, err
 	}, err
@@ -248,9 +254,11 @@ func (q *queue) pass() {
 // judge notes in gone which of some posts the feed leaves out. A post is dead if the index has all of its author's posts, and not
 // this one, or if its author is not active.
 func (p *page) judge(posts []candidate) error {
-	ids := make([]dict.ID, len(posts))
+	var ids []dict.ID
 	for i := range posts {
-		ids[i] = posts[i].ID
+		if posts[i].ID < unnamed {
+			ids = append(ids, posts[i].ID)
+		}
 	}
 	if p.replies != 0 {
 		err := p.sn.Live(p.replies, ids, func(i int, _, _ dict.ID) error { p.gone[ids[i]] = true; return nil })
