@@ -68,7 +68,7 @@ type subscriptionError struct {
 }
 
 // tooSlow is the reason for a disconnect.
-var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received in time, another client needs the place, or the server is stopping; reconnect with the last cursor"}
+var tooSlow = subscriptionError{"ConsumerTooSlow", "messages were not received in time, another client needs the place, or a read of the index failed; reconnect with the last cursor"}
 
 // messages calls send for each message, and beat between them, until one of them fails, or the
 // client disconnects or is too slow.

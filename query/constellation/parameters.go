@@ -11,7 +11,7 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-// maxDIDs is the largest number of accounts, or of other subjects, that limit one call.
+// maxDIDs is the largest number of accounts that limit one call.
 const maxDIDs = 100
 
 func missing(name string) error { return xrpc.Invalid("parameter %q is missing", name) }
