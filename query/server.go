@@ -113,7 +113,7 @@ func (s *Server) methods() []xrpc.Method {
 		{NSID: "blue.skein.graph.getAccount", Serve: serve(getAccount)},
 		{NSID: "blue.skein.graph.getStats", Serve: serve(getStats)},
 		{NSID: "app.bsky.graph.getRelationships", Serve: serve(getRelationships)},
-		{NSID: subscribeNSID, Serve: serve(subscribe)},
+		{NSID: "blue.skein.graph.subscribe", Serve: serve(subscribe)},
 	}
 	for i := range own {
 		own[i] = own[i].Described()

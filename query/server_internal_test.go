@@ -2,7 +2,6 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -102,14 +101,6 @@ func TestMetrics(t *testing.T) {
 	}
 	if waits := testutil.CollectAndCount(m.Waits); waits != 3 {
 		t.Errorf("%d queues have waits, want 3", waits)
-	}
-}
-
-// An error is a frame of its own type, with the names that proposal 0015 gives its fields.
-func TestErrorEnvelope(t *testing.T) {
-	b, err := json.Marshal(envelope(subscriptionError{"ConsumerTooSlow", "why"}))
-	if want := `{"$type":"error","error":"ConsumerTooSlow","message":"why"}`; err != nil || string(b) != want {
-		t.Errorf("%s, %v; expected %s", b, err, want)
 	}
 }
 

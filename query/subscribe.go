@@ -16,8 +16,6 @@ import (
 	"skein.blue/query/xrpc"
 )
 
-const subscribeNSID = "blue.skein.graph.subscribe"
-
 // heartbeat is the time between heartbeats, by which each end notices that the other has gone.
 // sendTimeout bounds how long a client may take to receive a message.
 const (
@@ -100,36 +98,7 @@ func messages(ctx context.Context, sub *watch.Subscriber, send func(v any, curso
 	}
 }
 
-// jsonSubprotocol is the envelope that a client may request (Sec-WebSocket-Protocol), as in
-// atproto's proposal 0015: each frame is an object with a $type, "message" or "error". Without it,
-// messages have no envelope.
-const jsonSubprotocol = "xrpc.v1.json"
-
-var upgrader = websocket.Upgrader{
-	CheckOrigin:  func(*http.Request) bool { return true }, // all data is public
-	Subprotocols: []string{jsonSubprotocol}, EnableCompression: false,
-}
-
-// envelope returns a message in the envelope of jsonSubprotocol. Types have their full names, so
-// that a decoder needs no context.
-func envelope(v any) any {
-	switch m := v.(type) {
-	case watch.Message:
-		return struct {
-			Type    string `json:"$type"`
-			Payload any    `json:"payload"`
-		}{"message", struct {
-			Type string `json:"$type"`
-			watch.Message
-		}{subscribeNSID + "#change", m}}
-	case subscriptionError:
-		return struct {
-			Type string `json:"$type"`
-			subscriptionError
-		}{"error", m}
-	}
-	return v
-}
+var upgrader = websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // all data is public
 
 func overWebsocket(ctx context.Context, w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
 	conn, err := upgrader.Upgrade(w, r, nil)
@@ -152,9 +121,6 @@ func overWebsocket(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 		}
 	}()
 	messages(ctx, sub, func(v any, _ string) error {
-		if conn.Subprotocol() == jsonSubprotocol {
-			v = envelope(v)
-		}
 		_ = conn.SetWriteDeadline(time.Now().Add(sendTimeout))
 		return conn.WriteJSON(v)
 	}, func() error {

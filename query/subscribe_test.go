@@ -34,10 +34,9 @@ func watchedWorld(t *testing.T, o query.Options) (w *world, star string, follow 
 	}
 }
 
-func (w *world) dial(set, cursor string, protocols ...string) (*websocket.Conn, error) {
+func (w *world) dial(set, cursor string) (*websocket.Conn, error) {
 	w.t.Helper()
-	d := websocket.Dialer{Subprotocols: protocols}
-	conn, resp, err := d.DialContext(w.t.Context(), "ws"+strings.TrimPrefix(w.base, "http")+pathOf("subscribe?"+url.Values{"set": {set}, "cursor": {cursor}}.Encode()), nil)
+	conn, resp, err := websocket.DefaultDialer.DialContext(w.t.Context(), "ws"+strings.TrimPrefix(w.base, "http")+pathOf("subscribe?"+url.Values{"set": {set}, "cursor": {cursor}}.Encode()), nil)
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
@@ -47,72 +46,39 @@ func (w *world) dial(set, cursor string, protocols ...string) (*websocket.Conn, 
 	return conn, err
 }
 
-// A subscriber over a websocket receives what enters and leaves, and misses nothing after a return with the cursor. A
-// client that offers xrpc.v1.json gets each message in that envelope; one that offers nothing that is known here gets it
-// bare.
+// A subscriber over a websocket receives what enters and leaves, and misses nothing after a return with the cursor.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	w, star, follow := watchedWorld(t, query.Options{})
-	for n, c := range []struct {
-		offers   []string
-		envelope bool
-	}{
-		{nil, false},
-		{[]string{"xrpc.v0.cbor"}, false},
-		{[]string{"xrpc.v1.cbor", "xrpc.v1.json"}, true},
-	} {
-		next := func(conn *websocket.Conn) change {
-			t.Helper()
-			kind, frame, err := conn.ReadMessage()
-			if err != nil || kind != websocket.TextMessage {
-				t.Fatal(c.offers, kind, err)
-			}
-			type typed struct {
-				change
-				DollarType string `json:"$type"`
-			}
-			var bare struct {
-				typed
-				Payload typed
-			}
-			must(t, json.Unmarshal(frame, &bare))
-			if c.envelope {
-				if bare.DollarType != "message" || bare.Payload.DollarType != "blue.skein.graph.subscribe#change" || bare.Cursor != "" {
-					t.Fatalf("%q: %s", c.offers, frame)
-				}
-				return bare.Payload.change
-			}
-			if bare.DollarType != "" {
-				t.Fatalf("%q: %s", c.offers, frame)
-			}
-			return bare.change
+	next := func(conn *websocket.Conn) (m change) {
+		t.Helper()
+		kind, frame, err := conn.ReadMessage()
+		if err != nil || kind != websocket.TextMessage {
+			t.Fatal(kind, err)
 		}
-		open := func(cursor string) *websocket.Conn {
-			t.Helper()
-			conn, err := w.dial("followers("+star+")", cursor, c.offers...)
-			if err != nil {
-				t.Fatal(c.offers, err)
-			}
-			if got := conn.Subprotocol(); (got == "xrpc.v1.json") != c.envelope {
-				t.Errorf("%q: the server chose %q", c.offers, got)
-			}
-			return conn
-		}
-		conn := open("")
-		first := next(conn)
-		if first.Type != "did" || first.Cursor == "" {
-			t.Errorf("%q: the first message is %+v", c.offers, first)
-		}
-		who := w.history.Accounts()[n+1]
-		follow(who)
-		if m := next(conn); !slices.Equal(m.Entered, []string{who}) {
-			t.Errorf("%q: %+v", c.offers, m)
-		}
-		_ = conn.Close()
-		conn = open(first.Cursor)
-		if m, again := next(conn), next(conn); m.Reset != "" || !slices.Equal(again.Entered, []string{who}) {
-			t.Errorf("%q, with a cursor: %+v, %+v", c.offers, m, again)
-		}
+		must(t, json.Unmarshal(frame, &m))
+		return m
+	}
+	open := func(cursor string) *websocket.Conn {
+		t.Helper()
+		conn, err := w.dial("followers("+star+")", cursor)
+		must(t, err)
+		return conn
+	}
+	conn := open("")
+	first := next(conn)
+	if first.Type != "did" || first.Cursor == "" {
+		t.Errorf("the first message is %+v", first)
+	}
+	who := w.history.Accounts()[1]
+	follow(who)
+	if m := next(conn); !slices.Equal(m.Entered, []string{who}) {
+		t.Errorf("%+v", m)
+	}
+	_ = conn.Close()
+	conn = open(first.Cursor)
+	if m, again := next(conn), next(conn); m.Reset != "" || !slices.Equal(again.Entered, []string{who}) {
+		t.Errorf("with a cursor: %+v, %+v", m, again)
 	}
 }
 
