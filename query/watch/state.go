@@ -3,6 +3,7 @@ package watch
 import (
 	"cmp"
 	"errors"
+	"slices"
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
@@ -12,8 +13,8 @@ import (
 	"skein.blue/query/language"
 )
 
-// state is a state of the store during a round, and a cache of what was read from it. All
-// expressions share it: each set is read once, and each member is looked up once.
+// state is a state of the store during a round, and a cache of what was read from it. All expressions share it: each reverse set
+// is opened once, and each list, string and edge of a forward set is read once.
 type state struct {
 	sn    *ask.View
 	newer *ask.View // has a string for each id; sn lacks new ones
@@ -21,14 +22,14 @@ type state struct {
 
 	sets    map[algebra.Leaf]*ask.ActorSet
 	lists   map[algebra.Leaf]sets.Set
-	known   map[algebra.Leaf]map[uint64]bool // by member
-	strings map[dict.Namespace]map[uint64]string
+	strings map[dict.Namespace]map[dict.ID]string
+	edges   map[algebra.Leaf]map[uint64]bool // whether a forward set has a member
 }
 
 func newState(sn, newer *ask.View, m *meter) *state {
 	return &state{
 		sn: sn, newer: newer, meter: m, sets: map[algebra.Leaf]*ask.ActorSet{}, lists: map[algebra.Leaf]sets.Set{},
-		known: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[uint64]string{},
+		edges: map[algebra.Leaf]map[uint64]bool{}, strings: map[dict.Namespace]map[dict.ID]string{dict.DID: {}, dict.URI: {}},
 	}
 }
 
@@ -91,93 +92,69 @@ func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Se
 
 // throughLists returns which of ids block a list of an OpLists leaf.
 func (at *state) throughLists(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
-	var in []uint64
+	var in, all []uint64
+	blocked := map[uint64]sets.Set{}
 	for id := range ids.All() {
 		lists, err := at.sn.Subjects(listBlock, dict.ID(id))
-		if err == nil {
-			lists, err = at.inLeaf(l, lists)
-		}
 		if err != nil {
 			return lists, err
 		}
-		if !lists.Empty() {
+		blocked[id], all = lists, lists.List(all)
+	}
+	lists, err := at.inLeaf(l, sets.FromUnsorted(all))
+	for id := range ids.All() {
+		if sets.AndLen(blocked[id], lists) > 0 {
 			in = append(in, id)
 		}
 	}
-	return sets.FromList(in), nil
+	return sets.FromList(in), err
 }
 
 // inLeaf returns which of ids are members of a leaf.
-func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
-	if err := at.meter.charge(memberCost * int(ids.Len())); err != nil {
-		return sets.Set{}, err
+func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (in sets.Set, err error) {
+	if author := authorOf(l); ids.Empty() || l.Of == dict.None || author != dict.None && at.sn.IsHidden(author) {
+		return in, nil
 	}
-	if author := authorOf(l); l.Of == dict.None || author != dict.None && at.sn.IsHidden(author) {
-		return sets.Set{}, nil
+	if err = at.meter.charge(memberCost * int(ids.Len())); err != nil {
+		return in, err
 	}
-	if l.Op == language.OpListed {
-		set, err := at.list(l)
-		return sets.And(ids, set), err
-	}
-	known := at.known[l]
-	if known == nil {
-		known = map[uint64]bool{}
-		at.known[l] = known
-	}
-	var unknown []uint64
-	for id := range ids.All() {
-		if _, is := known[id]; !is {
-			unknown = append(unknown, id)
+	switch l.Op {
+	case language.OpForward:
+		known := at.edges[l]
+		if known == nil {
+			known = map[uint64]bool{}
+			at.edges[l] = known
 		}
-	}
-	if err := at.ask(l, unknown, known); err != nil {
-		return sets.Set{}, err
-	}
-	var in []uint64
-	for id := range ids.All() {
-		if known[id] {
-			in = append(in, id)
-		}
-	}
-	return sets.FromList(in), nil
-}
-
-// ask looks up which of ids, ascending, are members of a leaf, and adds them to known.
-func (at *state) ask(l algebra.Leaf, ids []uint64, known map[uint64]bool) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if l.Op == language.OpForward {
-		for _, id := range ids {
-			has, err := at.sn.HasEdge(l.Kind, l.Of, dict.ID(id))
-			if err != nil {
-				return err
+		var has []uint64
+		for id := range ids.All() {
+			is, isKnown := known[id]
+			if !isKnown {
+				if is, err = at.sn.HasEdge(l.Kind, l.Of, dict.ID(id)); err != nil {
+					return in, err
+				}
+				known[id] = is
 			}
-			known[id] = has
+			if is {
+				has = append(has, id)
+			}
 		}
-		return nil
-	}
-	var in sets.Set
-	if l.Op == language.OpLists {
+		return sets.FromList(has), nil
+	case language.OpListed:
+		in, err = at.list(l)
+	case language.OpLists:
 		var authors []uint64
-		err := at.newer.Authors(algebra.IDs(ids), func(_ int, author dict.ID, _ uint64) error { authors = append(authors, uint64(author)); return nil })
-		by := sets.FromUnsorted(authors)
-		if err == nil {
+		if err = at.newer.Authors(algebra.IDs(ids.List(nil)), func(_ int, author dict.ID, _ uint64) error { authors = append(authors, uint64(author)); return nil }); err == nil {
+			by := sets.FromUnsorted(authors)
 			in, err = at.listsBy(l.Of, &by)
 		}
+	default:
+		t, err := at.actors(l)
 		if err != nil {
-			return err
+			return in, err
 		}
-		in = sets.And(in, sets.FromList(ids))
-	} else if t, err := at.actors(l); err != nil {
-		return err
-	} else if in, err = t.And(sets.FromList(ids)); err != nil {
-		return err
+		return t.And(ids)
 	}
-	for _, id := range ids {
-		known[id] = in.Has(id)
-	}
-	return nil
+	return sets.And(in, ids), err
 }
 
 // actors opens a reverse set.
@@ -269,32 +246,15 @@ func (at *state) whole(l algebra.Leaf) (members sets.Set, err error) {
 }
 
 // names returns the strings of a set's ids.
-func (at *state) names(ns dict.Namespace, set sets.Set) ([]string, error) {
-	if set.Empty() {
-		return nil, nil
+func (at *state) names(ns dict.Namespace, set sets.Set) (all []string, err error) {
+	ids, known := algebra.IDs(set.List(nil)), at.strings[ns]
+	unknown := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return known[id] != "" })
+	if err = at.meter.charge(memberCost * len(ids)); err == nil && len(unknown) > 0 {
+		err = at.sn.Strings(ns, unknown, func(i int, s []byte) error { known[unknown[i]] = string(s); return nil })
 	}
-	known := at.strings[ns]
-	if known == nil {
-		known = map[uint64]string{}
-		at.strings[ns] = known
-	}
-	if err := at.meter.charge(memberCost * int(set.Len())); err != nil {
-		return nil, err
-	}
-	ids := set.List(nil)
-	var unknown []dict.ID
-	for _, id := range ids {
-		if _, is := known[id]; !is {
-			unknown = append(unknown, dict.ID(id))
-		}
-	}
-	err := at.sn.Strings(ns, unknown, func(i int, s []byte) error { known[uint64(unknown[i])] = string(s); return nil })
-	if err != nil {
-		return nil, err
-	}
-	all := make([]string, len(ids))
+	all = make([]string, len(ids))
 	for i, id := range ids {
 		all[i] = known[id]
 	}
-	return all, nil
+	return all, err
 }
