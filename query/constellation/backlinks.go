@@ -42,13 +42,19 @@ type recordID struct {
 
 // backlinks are the parameters: the records of a collection that name a target at a path.
 type backlinks struct {
-	of     *language.Expr // the accounts that name the target; nil if that is not indexed
-	by     authors
-	limit  int
-	oldest bool
-	cursor string
-	dids   bool // the authors are asked for, and not their records
+	of      *language.Expr     // the accounts that name the target; nil if that is not indexed
+	by      []language.Literal // if limited: those whose records are asked for
+	limited bool
+	limit   int
+	oldest  bool
+	cursor  string
+	dids    bool // the authors are asked for, and not their records
 }
+
+// maxDIDs is the largest number of accounts that limit one call.
+const maxDIDs = 100
+
+func missing(name string) error { return xrpc.Invalid("parameter %q is missing", name) }
 
 // parameters read which records a method is asked about: those of a collection that name a target at a path.
 type parameters func(q *xrpc.Query) (target, collection, path string, err error)
@@ -94,9 +100,15 @@ func backlinksOf(q *xrpc.Query, from parameters) (b backlinks, err error) {
 		}
 		given = strings.Split(q.Values.Get("from_dids"), ",")
 	}
-	b.by = authorsOf(given)
-	if len(b.by.dids) > maxDIDs {
-		return b, xrpc.Invalid("parameter did occurs %d times; at most %d are allowed", len(b.by.dids), maxDIDs)
+	for _, did := range given {
+		did = strings.TrimSpace(did)
+		b.limited = b.limited || did != ""
+		if dict.ValidDID(did) { // any other has no records
+			b.by = append(b.by, language.Literal{S: did, Is: dict.DID})
+		}
+	}
+	if len(b.by) > maxDIDs {
+		return b, xrpc.Invalid("parameter did occurs %d times; at most %d are allowed", len(b.by), maxDIDs)
 	}
 	return b, q.Err()
 }
@@ -114,10 +126,10 @@ func (b *backlinks) more() string {
 	if b.oldest {
 		parts[0] = "oldest"
 	}
-	for _, l := range b.by.dids {
+	for _, l := range b.by {
 		parts = append(parts, l.S)
 	}
-	if b.by.given && len(b.by.dids) == 0 {
+	if b.limited && len(b.by) == 0 {
 		parts = append(parts, "nobody")
 	}
 	return strings.Join(parts, " ")
@@ -136,8 +148,8 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 			return err
 		}
 		set, _, err := v.Result()
-		if err == nil {
-			set, err = b.by.of(sn, set)
+		if err == nil && b.limited {
+			set, err = b.byThese(sn, set)
 		}
 		if err != nil {
 			return err
@@ -170,6 +182,16 @@ func (b *backlinks) page(ctx context.Context, q *xrpc.Query) (p backlinkPage, er
 		return nil
 	})
 	return p, err
+}
+
+// byThese returns which members of a set are in by.
+func (b *backlinks) byThese(sn *ask.View, set sets.Set) (sets.Set, error) {
+	ids, err := algebra.Lookup(sn, b.by)
+	var by []uint64
+	for _, id := range ids { // None is in no set
+		by = append(by, uint64(id))
+	}
+	return sets.And(set, sets.FromUnsorted(by)), err
 }
 
 // oneOfEach returns a page with one record of each account in a set.

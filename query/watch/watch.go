@@ -3,10 +3,10 @@ package watch
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,7 +89,7 @@ type watchedEdges struct {
 
 // candidates are members that may have changed, up to maxCandidates.
 type candidates struct {
-	ids      map[dict.ID]struct{}
+	ids      map[uint64]struct{}
 	overflow bool
 }
 
@@ -98,9 +98,9 @@ func (c *candidates) add(id dict.ID) {
 		return
 	}
 	if c.ids == nil {
-		c.ids = map[dict.ID]struct{}{}
+		c.ids = map[uint64]struct{}{}
 	}
-	c.ids[id] = struct{}{}
+	c.ids[uint64(id)] = struct{}{}
 	if len(c.ids) > maxCandidates {
 		c.ids, c.overflow = nil, true
 	}
@@ -110,12 +110,8 @@ func (c *candidates) empty() bool { return len(c.ids) == 0 && !c.overflow }
 
 // take returns the candidates and clears them.
 func (c *candidates) take() *changes {
-	delete(c.ids, dict.None)
-	ids := make([]uint64, 0, len(c.ids))
-	for id := range c.ids {
-		ids = append(ids, uint64(id))
-	}
-	taken := &changes{ids: sets.FromUnsorted(ids), overflow: c.overflow}
+	delete(c.ids, uint64(dict.None))
+	taken := &changes{ids: sets.FromUnsorted(slices.AppendSeq(make([]uint64, 0, len(c.ids)), maps.Keys(c.ids))), overflow: c.overflow}
 	*c = candidates{}
 	return taken
 }
@@ -201,9 +197,7 @@ func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber
 			s.hold.Give()
 			return nil, errBusy
 		}
-		var epoch [8]byte
-		_, _ = rand.Read(epoch[:]) // never fails
-		w = &watch{e: e, key: key, epoch: hex.EncodeToString(epoch[:]), subs: map[*Subscriber]struct{}{}, lastClient: client}
+		w = &watch{e: e, key: key, epoch: rand.Text(), subs: map[*Subscriber]struct{}{}, lastClient: client}
 		for n := range e.Root.All() {
 			w.lists = w.lists || n.Op == language.OpLists
 		}
