@@ -7,7 +7,7 @@ import (
 )
 
 // Metrics are of a store's latency, skein_store_*: the duration of writes, their retries and conflicts, and
-// how long a cluster takes to begin a read. A nil *Metrics counts nothing.
+// how long queries wait for a cluster's read versions. A nil *Metrics counts nothing.
 type Metrics struct {
 	commit     prometheus.Histogram
 	version    prometheus.Histogram
@@ -25,11 +25,11 @@ func NewMetrics(reg prometheus.Registerer, keyspaceOf func(key []byte) string) *
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16), // above the five seconds of an alert
 		}),
 		version: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "skein_store_read_version_duration_seconds", Help: "Time until FoundationDB gave a query its read version: the latency of the cluster. Empty with the embedded engine.",
+			Name: "skein_store_read_version_duration_seconds", Help: "How long queries waited for a read version of FoundationDB; most share one that is at most 0.1 s old and do not wait. Empty with the embedded engine.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		trips: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "skein_store_round_trips_total", Help: "How often queries waited for an answer of FoundationDB; divided by skein_store_read_version_duration_seconds_count, the round trips of a query. Empty with the embedded engine.",
+			Name: "skein_store_round_trips_total", Help: "How often queries waited for an answer of FoundationDB, without waits for read versions; divided by skein_store_read_version_duration_seconds_count, the round trips of a query. Empty with the embedded engine.",
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skein_store_retries_total", Help: "Retried writes, by cause.",

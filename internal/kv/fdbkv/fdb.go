@@ -68,10 +68,7 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	if err := checkClusterFile(o.ClusterFile); err != nil {
 		return nil, err
 	}
-	if err := fdb.APIVersion(apiVersion); err != nil {
-		return nil, fmt.Errorf("FoundationDB's client library: %w", err)
-	}
-	if err := cacheVersions(); err != nil {
+	if err := prepare(); err != nil {
 		return nil, fmt.Errorf("FoundationDB's client library: %w", err)
 	}
 	db, err := fdb.OpenDatabase(o.ClusterFile)
@@ -91,8 +88,10 @@ func Open(ctx context.Context, o Options) (kv.Store, error) {
 	return s, nil
 }
 
-// cacheVersions lets Views share read versions (reader.allow). The library wants to know before it opens a database.
-var cacheVersions = sync.OnceValue(func() error { return fdb.Options().SetDisableClientBypass() })
+// prepare sets the options of the process before it opens a database. Without the bypass, Views can share read versions (reader.allow).
+var prepare = sync.OnceValue(func() error {
+	return cmp.Or(fdb.APIVersion(apiVersion), fdb.Options().SetDisableClientBypass())
+})
 
 // ask reads a key, for the monitor. An error other than a timeout or a cancellation
 // is an answer too.
@@ -319,7 +318,7 @@ func (s *Store) view(ctx, caller context.Context, crossings int, fn func(kv.Read
 		tr.Cancel() // reads that were begun early and are not needed
 	}
 	if crossings == 0 {
-		s.o.Metrics.Viewed(waited, 1+r.trips.Count())
+		s.o.Metrics.Viewed(waited, r.trips.Count())
 	}
 	if ctx.Err() != nil && errors.As(err, &fdb.Error{}) {
 		return r.crossed, context.Cause(ctx)

@@ -137,7 +137,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 				unused++
 			}
 		}
-		s.o.Trips(1+r.trips.Count(), unused)
+		s.o.Trips(r.trips.Count(), unused)
 	}
 	return err
 }
