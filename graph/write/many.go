@@ -1,6 +1,7 @@
 package write
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -25,7 +26,6 @@ const maxKeptRecords = 200_000
 type manySubjects struct {
 	out     []change
 	records []format.Record // of an actor and kind, live
-	raw     []byte          // keys of records
 	subject []dict.ID       // of one record
 	lost    []dict.ID       // subjects that records of the actor stop naming
 }
@@ -43,7 +43,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches)
 			m.out = append(m.out, one...)
 			continue
 		}
-		m.records, m.raw, m.lost = m.records[:0], m.raw[:0], m.lost[:0]
+		m.records, m.lost = m.records[:0], m.lost[:0]
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
 			if err := m.read(s.reader(tx, one[0].actor), one[0].kind, one[0].actor); errors.Is(err, ErrFar) {
 				continue
@@ -59,7 +59,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches)
 		}
 	}
 	if cap(m.records) > maxKeptRecords {
-		m.records, m.raw = nil, nil
+		m.records = nil
 	}
 	all = append(all[:first], m.out...)
 	if cap(m.out) > maxKeptRecords {
@@ -72,11 +72,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches)
 func (m *manySubjects) read(tx kv.Reader, kind kinds.Kind, actor dict.ID) error {
 	return read.Records(tx, kind, actor, func(r *format.Record) bool {
 		m.records = append(m.records, *r)
-		if r.Path.Raw != nil {
-			at := len(m.raw)
-			m.raw = append(m.raw, r.Path.Raw...)
-			m.records[len(m.records)-1].Path.Raw = m.raw[at:len(m.raw):len(m.raw)]
-		}
+		m.records[len(m.records)-1].Path.Raw = bytes.Clone(r.Path.Raw)
 		return true
 	})
 }
