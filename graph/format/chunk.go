@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -105,59 +104,7 @@ func (c ChunkCoder) Append(dst []byte, reach uint64, records []Record) []byte {
 		dst = binary.BigEndian.AppendUint16(dst, flagSpilled<<ClockBits)
 		dst = binary.AppendUvarint(dst, reach)
 	}
-	return c.appendAfter(dst, c.start(), records)
-}
-
-// chunkEnd is the state after a record of a chunk, from which the next is a difference.
-type chunkEnd struct{ micros, clock, subject uint64 }
-
-// tid returns the TID of the last record.
-func (e *chunkEnd) tid() uint64 { return e.micros<<ClockBits | e.clock }
-
-// start is the end of an empty chunk.
-func (c ChunkCoder) start() chunkEnd {
-	return chunkEnd{micros: firstMicros, subject: c.first}
-}
-
-// AppendStored appends what a base fold stores for records, which ascend: the packed form, if there is one and it is shorter. check
-// compares stored chunks with it.
-func (c ChunkCoder) AppendStored(dst []byte, reach uint64, records []Record) []byte {
-	if c.packs(reach, len(records)) && !hasFlags(records) {
-		if out, _, ok := c.appendPacked(dst, appendEnds(nil, records)); ok {
-			return out
-		}
-	}
-	return c.Append(dst, reach, records)
-}
-
-// packs reports whether a chunk may be packed, unless records have flags or keys that are not TIDs.
-func (c ChunkCoder) packs(reach uint64, records int) bool {
-	return reach == 0 && records >= minPacked && !c.many
-}
-
-// hasFlags reports whether the byte form of some of the records has flags.
-func hasFlags(records []Record) bool {
-	for i := range records {
-		if records[i].Flags != 0 || records[i].Path.Raw != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// appendEnds appends the state after each of the records.
-func appendEnds(dst []chunkEnd, records []Record) []chunkEnd {
-	dst = slices.Grow(dst, len(records))
-	for i := range records {
-		r := &records[i]
-		dst = append(dst, chunkEnd{r.Path.TID >> ClockBits, r.Path.TID & clockMask, uint64(r.Subject)})
-	}
-	return dst
-}
-
-// appendAfter appends records that ascend to a chunk that ends at end.
-func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []byte {
-	micros, clock, subject := end.micros, end.clock, end.subject
+	micros, clock, subject := uint64(firstMicros), uint64(0), c.first
 	for i := range records {
 		r := &records[i]
 		if key := r.Path.Raw; key != nil {
@@ -185,6 +132,39 @@ func (c ChunkCoder) appendAfter(dst []byte, end chunkEnd, records []Record) []by
 	return dst
 }
 
+// chunkEnd is the state after a record of a chunk, from which the next is a difference.
+type chunkEnd struct{ micros, clock, subject uint64 }
+
+// tid returns the TID of the last record.
+func (e *chunkEnd) tid() uint64 { return e.micros<<ClockBits | e.clock }
+
+// start is the end of an empty chunk.
+func (c ChunkCoder) start() chunkEnd { return chunkEnd{micros: firstMicros, subject: c.first} }
+
+// endOf returns the state after a record with a TID and a subject.
+func endOf(r *Record) chunkEnd {
+	return chunkEnd{r.Path.TID >> ClockBits, r.Path.TID & clockMask, uint64(r.Subject)}
+}
+
+// AppendStored appends what a base fold stores for records, which ascend: the packed form, if there is one and it is shorter. check
+// compares stored chunks with it.
+func (c ChunkCoder) AppendStored(dst []byte, reach uint64, records []Record) []byte {
+	if out, _, ok := c.appendPacked(dst, reach, records); ok {
+		return out
+	}
+	return c.Append(dst, reach, records)
+}
+
+// hasFlags reports whether the byte form of some of the records has flags.
+func hasFlags(records []Record) bool {
+	for i := range records {
+		if records[i].Flags != 0 || records[i].Path.Raw != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Read appends the records of v to dst, with an age. Raw keys point into v.
 func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, reach uint64, err error) {
 	r := c.reader(v)
@@ -199,31 +179,6 @@ func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, reac
 		return dst, 0, ErrChunk
 	}
 	return dst, r.reach, nil
-}
-
-// walked is what walk learns of a chunk.
-type walked struct {
-	end     chunkEnd
-	records int // removed ones included
-	reach   uint64
-	removed bool // some are removed
-	flags   bool // some have flags
-	raw     bool // the last has a key that is not a TID
-}
-
-// walk walks through a chunk without building the records. It appends the state after each to ends, if that is not nil. ok is
-// false if the chunk is malformed.
-func (c ChunkCoder) walk(v []byte, ends *[]chunkEnd) (w walked, ok bool) {
-	r := c.reader(v)
-	for r.next() {
-		w.records++
-		w.removed, w.flags = w.removed || r.flags == Removed, w.flags || r.flags != 0 || r.key != nil
-		if ends != nil {
-			*ends = append(*ends, r.chunkEnd)
-		}
-	}
-	w.end, w.reach, w.raw = r.chunkEnd, r.reach, r.key != nil
-	return w, !r.malformed
 }
 
 // A chunkReader reads the records of a chunk, in either form.

@@ -115,31 +115,7 @@ func FuzzSubjects(f *testing.F) {
 	})
 }
 
-// FuzzExtend: extending the bytes of the oldest value gives the same chunk as reading them.
-func FuzzExtend(f *testing.F) {
-	c := CoderOf(1, shortID)
-	for _, form := range goldenChunks() {
-		f.Add(form.Bytes, c.Append(nil, 0, []Record{{Path: Path{TID: goldenTID + 1<<30}, Subject: 5}}), true)
-	}
-	f.Fuzz(func(t *testing.T, oldest, newer []byte, base bool) {
-		// Only chunks that skein wrote have ascending paths in their one form.
-		for _, v := range [][]byte{oldest, newer} {
-			records, reach, err := c.Read(nil, v, 0)
-			if err != nil || !bytes.Equal(c.Append(nil, reach, records), v) && !bytes.Equal(c.AppendStored(nil, reach, records), v) {
-				return
-			}
-			for i := range records {
-				if records[i].Path.TID >= EndOfTime || i > 0 && ComparePaths(records[i-1].Path, records[i].Path) >= 0 {
-					return
-				}
-			}
-		}
-		checkExtend(t, c, [][]byte{oldest, newer}, base)
-	})
-}
-
-// FuzzFolder: a folded value folds again, to one form, under any key. (The first fold may keep
-// bytes that skein did not write: see extend.)
+// FuzzFolder: a folded value folds again, to one form, under any key.
 func FuzzFolder(f *testing.F) {
 	for _, key := range goldenKeys() {
 		f.Add(key.Bytes, []byte{1, 2, 3, 4}, []byte{3, 0, 2}, false)

@@ -60,14 +60,16 @@ func ChunkCost(v []byte) int {
 // recordCost is less than most records take, packed or not. Strangers can choose keys and subjects that take half a byte.
 const recordCost = 6
 
-// appendPacked appends the packed form of records, given the state after each. bytes is the length of their byte form. ok is false, and dst is
-// unchanged, if the packed form is not shorter.
-func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, bytes int, ok bool) {
+// appendPacked appends the packed form of a chunk. bytes is the length of its byte form. ok is false, and dst is unchanged, if a base fold does
+// not pack the chunk.
+func (c ChunkCoder) appendPacked(dst []byte, reach uint64, records []Record) (out []byte, bytes int, ok bool) {
+	if reach > 0 || len(records) < minPacked || c.many || hasFlags(records) {
+		return dst, 0, false
+	}
 	var times, subjects int // lengths in bits
-	start := c.start()
-	before := &start
-	for i := range after {
-		at := &after[i]
+	before := c.start()
+	for i := range records {
+		at := endOf(&records[i])
 		time, subject := bits.Len64(at.timeSince(before)), bits.Len64(at.subjectSince(before))
 		times, subjects = times+time, subjects+subject
 		bytes += bytesOf(time) + bytesOf(subject)
@@ -76,20 +78,21 @@ func (c ChunkCoder) appendPacked(dst []byte, after []chunkEnd) (out []byte, byte
 		}
 		before = at
 	}
-	kTimes, kSubjects := order(times, len(after)), order(subjects, len(after))
+	kTimes, kSubjects := order(times, len(records)), order(subjects, len(records))
 	w := bitWriter{dst: append(dst, 0x80|byte(kTimes), 0x80|byte(kSubjects), 0)}
 	column := len(w.dst)
-	before = &start
-	for i := range after {
-		w.code(after[i].subjectSince(before), kSubjects)
-		before = &after[i]
+	before = c.start()
+	for i := range records {
+		at := endOf(&records[i])
+		w.code(at.subjectSince(before), kSubjects)
+		before = at
 	}
 	out = w.end()
 	var size [binary.MaxVarintLen64]byte
 	w = bitWriter{dst: slices.Insert(out, column, size[:binary.PutUvarint(size[:], uint64(len(out)-column))]...)}
-	before = &start
-	for i := range after {
-		at := &after[i]
+	before = c.start()
+	for i := range records {
+		at := endOf(&records[i])
 		n := at.timeSince(before)
 		w.code(n, kTimes)
 		if n&1 != 0 {
@@ -114,7 +117,7 @@ func order(length, n int) int { return min(max(length/n, 1), 63) }
 func bytesOf(length int) int { return (max(length, 1) + 6) / 7 }
 
 // timeSince returns the number that stands for the time and for whether the clock differs.
-func (e *chunkEnd) timeSince(last *chunkEnd) uint64 {
+func (e *chunkEnd) timeSince(last chunkEnd) uint64 {
 	n := (e.micros - last.micros) << 1
 	if e.clock != last.clock {
 		n |= 1
@@ -123,7 +126,7 @@ func (e *chunkEnd) timeSince(last *chunkEnd) uint64 {
 }
 
 // subjectSince returns the number that stands for the subject.
-func (e *chunkEnd) subjectSince(last *chunkEnd) uint64 { return dict.Zigzag(e.subject - last.subject) }
+func (e *chunkEnd) subjectSince(last chunkEnd) uint64 { return dict.Zigzag(e.subject - last.subject) }
 
 // packedReader reads the records of a packed chunk.
 type packedReader struct {
