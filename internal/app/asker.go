@@ -8,10 +8,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"skein.blue/internal/clients"
+	"skein.blue/internal/outward"
 )
 
 // An Asker asks the query API of a server.
@@ -73,12 +73,15 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var failed struct{ Error, Message string }
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed); err != nil {
+	switch err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed); {
+	case err != nil && resp.StatusCode >= http.StatusInternalServerError: // a proxy's, while the server restarts
+		failed.Error, failed.Message = req.URL.Host, "answered "+resp.Status
+	case err != nil:
 		return nil, notSkein(resp)
 	}
 	e := &AnswerError{Status: resp.StatusCode, What: failed.Error + ": " + failed.Message}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && e.Status == http.StatusTooManyRequests {
-		e.Wait = time.Duration(seconds) * time.Second
+	if e.Status == http.StatusTooManyRequests {
+		e.Wait = outward.RetryAfter(resp.Header, time.Now())
 	}
 	return nil, e
 }

@@ -193,10 +193,15 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 			Members []string
 			Cursor  string
 		}
-		if err := w.Ask(ctx, "query", params, &page); err != nil {
-			return nil, err
+		err := w.Ask(ctx, "query", params, &page)
+		if limited, ok := errors.AsType[*AnswerError](err); ok && limited.Wait > 0 && limited.Wait <= time.Minute {
+			w.Failed(err, limited.Wait)
+			if err := outward.Wait(ctx, limited.Wait); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		if err := bounded(page.Total); err != nil {
+		if err := cmp.Or(err, bounded(page.Total)); err != nil {
 			return nil, err
 		}
 		for _, member := range page.Members {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -306,6 +307,36 @@ func TestLastingWatchDoesNotHang(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// A watch begins although a proxy answers while its server restarts, and the server limits its rate to less than the set's pages.
+func TestLastingWatchBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, failed := 0, ""
+		ctx, begun := context.WithTimeout(t.Context(), time.Hour)
+		w := &LastingWatch{
+			Load:   func(context.Context) ([]byte, error) { return nil, nil },
+			Save:   func(context.Context, []byte) error { begun(); return nil },
+			Failed: func(err error, _ time.Duration) { failed = cmp.Or(failed, fmt.Sprint(err)) },
+		}
+		w.Client = &http.Client{Transport: local{http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if asked++; asked == 1 {
+				rw.WriteHeader(http.StatusBadGateway)
+			} else if strings.HasSuffix(r.URL.Path, "subscribe") {
+				_, _ = io.WriteString(rw, `data: {"cursor":"1"}`+"\n\n")
+				<-r.Context().Done()
+			} else if asked%2 == 0 {
+				rw.Header().Set("Retry-After", "30")
+				rw.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(rw, `{"error":"RateLimitExceeded"}`)
+			} else {
+				fmt.Fprintf(rw, `{"members":["m%d"],"cursor":"%.*s"}`, asked, max(0, 50-asked), strings.Repeat("x", 50))
+			}
+		})}}
+		if err := w.Run(ctx); err != nil || len(w.at.Members) != 25 || !strings.HasSuffix(failed, ": answered Bad Gateway") {
+			t.Errorf("%v: %d members, after %s", err, len(w.at.Members), failed)
+		}
+	})
 }
 
 func placeOf(t *testing.T, stored []byte) (p place) {
