@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,6 +109,7 @@ type watches struct {
 	backup  time.Time // that the store was restored from
 	failing prometheus.Gauge
 	sent    prometheus.Counter
+	files   sync.Mutex // guards the files that receive changes: watches may share one
 }
 
 // runWatches starts the watches, and forgets the places of those that there are no more.
@@ -217,6 +219,8 @@ func (r *watches) send(ctx context.Context, w *Watch, id string, m message) (aga
 	}
 	body, err := json.Marshal(m)
 	if err != nil || w.url == nil {
+		r.files.Lock()
+		defer r.files.Unlock()
 		return 0, errors.Join(err, appendLine(w.path, body))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -246,12 +250,22 @@ func (r *watches) send(ctx context.Context, w *Watch, id string, m message) (aga
 	return 0, nil
 }
 
-// appendLine appends a line to a file.
+// appendLine appends a line to a file, and removes what it has written if that fails. A line that a power failure has cut off ends before it.
 func appendLine(path string, line []byte) error {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
+	end, err := f.Seek(0, io.SeekEnd)
+	last := []byte{'\n'} // also of an empty file
+	if _, _ = f.ReadAt(last, end-1); last[0] != '\n' {
+		line = append([]byte{'\n'}, line...)
+	}
+	if err == nil {
+		_, err = f.Write(append(line, '\n'))
+		if err = errors.Join(err, f.Sync()); err != nil {
+			err = errors.Join(err, f.Truncate(end))
+		}
+	}
+	return errors.Join(err, f.Close())
 }
