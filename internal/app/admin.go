@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,9 +51,6 @@ func (o *ServeOptions) draining() bool {
 func (s *server) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	if err := s.healthy(); err != nil && !errors.Is(err, kv.ErrDiskFull) { // queries are answered
-		return err
-	}
 	err := s.Graph.View(ctx, func(s *ask.View) error { _, err := s.Counts(); return err })
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the store did not answer within %v: %w", readyTime, err)
@@ -81,10 +79,10 @@ func (s *server) admin() http.Handler {
 			return
 		}
 		state := "ready"
-		if err := s.written(); err != nil {
-			state += ", but " + err.Error()
-		} else if err := s.healthy(); err != nil {
+		if err = cmp.Or(s.written(), s.healthy()); errors.Is(err, kv.ErrDiskFull) {
 			state += ", but not indexing: " + err.Error()
+		} else if err != nil {
+			state += ", but " + err.Error()
 		}
 		_, _ = io.WriteString(w, say.Line(state)+"\n")
 	})

@@ -132,6 +132,7 @@ func (x *Index) monitor() {
 		x.Registry.MustRegister(
 			gauge("skein_store_free_bytes", "Free bytes on the store's disk; 0 if unknown.", func() float64 { return float64(m.FreeBytes()) }),
 			gauge("skein_store_full", "1 while nothing is written because the disk has too little free space.", func() float64 { return map[bool]float64{true: 1}[x.diskFull()] }),
+			gauge("skein_store_damaged", "1 from when a read or a background job meets a damaged part of the store until a restart.", func() float64 { return map[bool]float64{true: 1}[errors.Is(x.healthy(), kv.ErrCorrupt)] }),
 			gauge("skein_store_disk_bytes", "Bytes of the store on disk.", func() float64 { return float64(x.KV.DiskBytes()) }))
 	}
 }

@@ -121,7 +121,9 @@ type away struct {
 	err error
 }
 
-func (a *away) Healthy() error { return a.err }
+func (a *away) View(ctx context.Context, fn func(kv.Reader) error) error {
+	return errors.Join(a.err, a.Store.View(ctx, fn))
+}
 
 // openHere opens a new index until the test ends.
 func openHere(t *testing.T) *Index {
@@ -142,10 +144,11 @@ func must(t testing.TB, err ...error) {
 
 // While the cluster is known not to answer, the node is not ready, and gives the reason.
 func TestReadyzGivesTheClusterAsReason(t *testing.T) {
-	x := openHere(t)
-	cluster := &away{Store: x.KV}
-	x.KV = cluster
-	admin := (&server{Index: x}).admin()
+	cluster := &away{Store: memkv.Open(memkv.Options{Merger: graph.Merger()})}
+	g, err := graph.Open(t.Context(), cluster, graph.Options{})
+	must(t, err)
+	defer func() { must(t, g.Close(context.Background())) }()
+	admin := (&server{Index: &Index{Graph: g, KV: cluster, Registry: prometheus.NewRegistry()}}).admin()
 	for _, test := range []struct {
 		err  error
 		code int

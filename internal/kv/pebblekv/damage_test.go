@@ -42,8 +42,9 @@ func TestDamagedTable(t *testing.T) {
 	if !errors.Is(err, kv.ErrCorrupt) || !errors.As(err, &d) || !strings.Contains(d.File, filepath.Base(table)) || d.First == nil || d.Last == nil {
 		t.Errorf("%v", err)
 	}
-	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) {
-		t.Errorf("Healthy after damage: %v", err)
+	s.fs.low.Store(true)
+	if err := s.Healthy(); !errors.Is(err, kv.ErrCorrupt) || !errors.Is(err, kv.ErrDiskFull) {
+		t.Errorf("Healthy after damage, on a full disk: %v", err)
 	}
 	must(t, s.Close())
 }

@@ -268,10 +268,11 @@ func (s *Store) usable(ctx context.Context) error {
 // Healthy returns an error, without I/O, after a read or a background job found damage,
 // after a failed sync, and while the disk is full.
 func (s *Store) Healthy() error {
+	err := errors.Join(s.fs.failed(), s.fs.full())
 	if d := s.damage.Load(); d != nil {
-		return d
+		return errors.Join(d, err)
 	}
-	return errors.Join(s.fs.failed(), s.fs.full())
+	return err
 }
 
 // FreeBytes returns the free bytes of the disk, 0 if they are unknown.
