@@ -119,7 +119,7 @@ func (c *creator) look(ctx context.Context) error {
 	if len(backups) > 0 {
 		newest := backups[len(backups)-1]
 		if !newest.Before(c.m.Time) {
-			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or use another target", c.t, newest.Format(time.RFC3339), c.m.Time.Format(time.RFC3339))
+			return fmt.Errorf("backup: the newest backup in %s is of %s, which is not before this one (%s); set this machine's clock, or, if the newest backup's time is wrong, delete its %s", c.t, newest.Format(time.RFC3339), c.m.Time.Format(time.RFC3339), manifestOf(newest))
 		}
 		var own *Trust
 		if c.o.Signer != nil { // it would sign the hashes of others who can write to the target
