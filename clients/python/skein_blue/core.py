@@ -352,6 +352,7 @@ class Place:
             entered, left = self.now, self.told - self.now
         entered, left = entered - self.told, left & self.told
         self.told = (self.told - left) | entered
+        self.check(len(self.told))
         if self.cursor is not None:
             self.pending.extend(WatchChange("left", member) for member in sorted(left))
             self.pending.extend(WatchChange("entered", member) for member in sorted(entered))

@@ -315,8 +315,9 @@ class Strangers(Case):
             told = skein.watch("x", state, on_retry=lambda error, wait: retried.append(error.status))
             self.assertEqual([next(told), next(told)], [core.WatchChange("left", "a"), core.WatchChange("entered", "b")])
             self.assertEqual((cursors, retried, script), (["", "", "", "1"], [500, 503, 502], []))
-            script.append((200, *["c"] * 50_001))
-            self.assertRaises(ValueError, lambda: next(skein.watch("x", state + "2")))
+            for more in ([(200, *["c"] * 50_001)], [(200,), (200, *map(str, range(50_001)))]):
+                script += more
+                self.assertRaises(ValueError, lambda: next(skein.watch("x", state + "2")))
 
     def test_subscribe_ends(self) -> None:
         for skein in self.each(self.base):

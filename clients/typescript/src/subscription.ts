@@ -20,17 +20,20 @@ export async function* changes(base: string, options: Options, {set, cursor}: Su
   try {
     for (let wait = 500; !ends.signal.aborted; wait = Math.min(2 * wait, 30_000)) {
       const connection = linked(ends.signal);
+      const silent = () => connection.abort(new SkeinError('Unreachable', `${base}: no data for ${silence / 1000} s`, 0));
+      const timer = setTimeout(silent, silence);
       let error = new SkeinError('Unreachable', `${base}: the connection ended`, 0);
       try {
-        const response = await request(base, options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, connection.signal);
-        for await (const change of events(base, response, connection.abort)) {
+        const response = await request(base, options, 'blue.skein.graph.subscribe', {set, ...(cursor && {cursor})}, connection.signal).finally(() => clearTimeout(timer));
+        for await (const change of events(base, response, silent)) {
           await prepare?.(change);
           cursor = change.cursor;
           wait = 500;
           yield change;
         }
-      } catch (e) {
+      } catch (caught) {
         if (ends.signal.aborted) return;
+        const e = connection.signal.reason ?? caught;
         if (!(e instanceof SkeinError) || isFinal(e.status)) throw e;
         error = e;
       } finally {
@@ -52,12 +55,11 @@ function isFinal(status: number): boolean {
   return status === 501 || status >= 400 && status < 500 && status !== 408 && status !== 429;
 }
 
-/** Reads a stream of server-sent events, and aborts it after too long a silence. */
-async function* events(base: string, response: Response, abort: (reason: unknown) => void): AsyncGenerator<SubscribeChange, void, undefined> {
+/** Reads a stream of server-sent events, and calls silent after too long a silence. */
+async function* events(base: string, response: Response, silent: () => void): AsyncGenerator<SubscribeChange, void, undefined> {
   if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw new SkeinError('InvalidResponse', `${base}: the answer is not a stream of events`, response.status);
   const decoder = new TextDecoder();
   const reader = response.body!.getReader();
-  const silent = () => abort(new Error(`no data for ${silence / 1000} s`));
   const broke = (error: Error) => { throw new SkeinError('Unreachable', `${base}: ${error.message}`, 0); };
   try {
     for (let text = ''; ; ) {

@@ -58,10 +58,11 @@ export async function* watch(server: Pick<Skein, 'count' | 'members'>, subscribe
     }
   };
   yield* tell();
+  const bound = (total: number) => { if (total > maxWatched) throw new RangeError(`the set has ${total} members, and a watch that lasts keeps at most ${maxWatched}`); };
   const compare = async (change: SubscribeChange) => {
     if (change.reset === undefined && place.cursor !== '') return;
     const {total} = await server.count({set}, options), now = new Set<string>();
-    if (total > maxWatched) throw new RangeError(`the set has ${total} members, and a watch that lasts keeps at most ${maxWatched}`);
+    bound(total);
     for await (const member of server.members({set}, options)) now.add(member);
     change.entered = [...now];
     change.left = [...told].filter(member => !now.has(member));
@@ -73,6 +74,7 @@ export async function* watch(server: Pick<Skein, 'count' | 'members'>, subscribe
       if (!told.has(member) && !begins) place.pending.push({type: 'entered', member});
       told.add(member);
     }
+    bound(told.size);
     place.cursor = cursor;
     if (begins) await save();
     yield* tell();
