@@ -105,10 +105,10 @@ func embeddedBudget(memory int64) Budget {
 	return b
 }
 
-// fdbBudget divides the budget for FoundationDB, whose engine is another process, into sixteen parts: three
-// for the dictionary's cache, two for its filter of DIDs (at a GiB, 84 million of them), four each for the large sets
-// and repos, two for the accounts' states, the rest for batches and writes in flight to the cluster. A write has a few thousand operations at
-// most, so an archive needs no more.
+// fdbBudget divides the budget for FoundationDB, whose engine is another process, into sixteen parts: five
+// for the dictionary's cache, four each for the large sets and repos, two for the accounts' states, the rest for batches and writes in
+// flight to the cluster. A write has a few thousand operations at most, so an archive needs no more. A writer that may have others beside
+// it has no filters.
 func fdbBudget(memory int64) Budget {
-	return Budget{Strings: 3 * (memory / 16), Filters: memory / 8, States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory, Archive: memory + memory/4}
+	return Budget{Strings: 5 * (memory / 16), States: memory / 8, Sets: memory / 4, Repos: memory / 4, Collector: memory, Archive: memory + memory/4}
 }
