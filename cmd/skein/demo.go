@@ -116,7 +116,7 @@ func tour(ctx context.Context, e *command.Environment, x *app.Index, base string
 	case <-ctx.Done():
 		return nil
 	}
-	for x.Progressed() < relay.Seq() {
+	for c, _ := x.Graph.Newest(""); int64(c.Seq) < relay.Seq(); c, _ = x.Graph.Newest("") {
 		if outward.Wait(ctx, 20*time.Millisecond) != nil {
 			return nil //nolint:nilerr // the demo was ended
 		}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,7 +111,7 @@ type printer struct {
 
 // newPrinter returns the printer of some columns: member, handle, count.
 func newPrinter(e *command.Environment, format string, columns []string) (*printer, error) {
-	p := &printer{format: format, terminal: e.OnTerminal(), columns: columns, out: bufio.NewWriterSize(e.Data, 256<<10)}
+	p := &printer{format: format, terminal: e.OnTerminal, columns: columns, out: bufio.NewWriterSize(e.Data, 256<<10)}
 	p.csv = csv.NewWriter(p.out)
 	switch format {
 	case "text", "jsonl":
@@ -123,7 +122,7 @@ func newPrinter(e *command.Environment, format string, columns []string) (*print
 	return nil, command.UsageError("--format %q: expected text, csv or jsonl", format)
 }
 
-func (p *printer) print(r result) (err error) {
+func (p *printer) print(r result) error {
 	if p.format == "text" || p.format == "csv" && p.terminal {
 		r.Member, r.Handle = say.Line(r.Member), say.Line(r.Handle)
 	}
@@ -135,11 +134,9 @@ func (p *printer) print(r result) (err error) {
 	case "csv":
 		return p.csv.Write(row)
 	case "jsonl":
-		b, _ := json.Marshal(r) // texts and a number
-		_, err = p.out.Write(append(say.EscapeJSON(b), '\n'))
-	default:
-		_, err = fmt.Fprintln(p.out, strings.Join(row, "\t"))
+		return app.WriteJSONLine(p.out, r)
 	}
+	_, err := fmt.Fprintln(p.out, strings.Join(row, "\t"))
 	return err
 }
 
@@ -170,7 +167,7 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker
 		}
 		var a queryAnswer
 		err := asker.Ask(ctx, q.method, q.params, &a)
-		if refused, ok := errors.AsType[*app.AnswerError](err); ok && refused.Wait > 0 && refused.Wait <= longestWait {
+		if refused, ok := errors.AsType[*app.AnswerError](err); ok && refused.Wait > 0 && refused.Wait <= time.Minute {
 			fmt.Fprintf(notes, "%v; continuing in %v\n", err, refused.Wait)
 			if err := outward.Wait(ctx, refused.Wait); err != nil {
 				return err
@@ -215,6 +212,3 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker
 		return nil
 	}
 }
-
-// longestWait is how long a query waits at most for a server that limits its rate.
-const longestWait = time.Minute

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +35,7 @@ func watchCommand(e *command.Environment) *cli.Command {
 				return command.UsageError("--format %q: expected text, jsonl or auto", format)
 			}
 			prepareAsker(&a)
-			text := format == "text" || format == "auto" && e.OnTerminal()
+			text := format == "text" || format == "auto" && e.OnTerminal
 			said, due := "", time.Time{}
 			w := app.LastingWatch{
 				Asker: a, Set: c.Args().First(),
@@ -85,12 +84,10 @@ func printWatched(ctx context.Context, e *command.Environment, a *app.Asker, set
 
 // printChange prints a change of a watched set.
 func printChange(e *command.Environment, text bool, t app.Told) error {
-	line := fmt.Sprintln(map[string]string{"entered": "+", "left": "-"}[t.Type], say.Line(t.Member))
 	if !text {
-		b, _ := json.Marshal(t) // texts and a time
-		line = string(say.EscapeJSON(b)) + "\n"
+		return app.WriteJSONLine(e.Data, t)
 	}
-	_, err := e.Data.Write([]byte(line))
+	_, err := fmt.Fprintln(e.Data, map[string]string{"entered": "+", "left": "-"}[t.Type], say.Line(t.Member))
 	return err
 }
 

@@ -101,8 +101,8 @@ func (s *server) admin() http.Handler {
 	return mux
 }
 
-// writeJSONLine writes v as a line of JSON that is safe to show on a terminal.
-func writeJSONLine(w io.Writer, v any) error {
+// WriteJSONLine writes v as a line of JSON that is safe to show on a terminal.
+func WriteJSONLine(w io.Writer, v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
 		_, err = w.Write(append(say.EscapeJSON(b), '\n'))
@@ -116,7 +116,7 @@ func (s *server) lines(list func(ctx context.Context, each func(any) error) erro
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		begun := false
-		err := list(r.Context(), func(v any) error { begun = true; return writeJSONLine(w, v) })
+		err := list(r.Context(), func(v any) error { begun = true; return WriteJSONLine(w, v) })
 		switch {
 		case err == nil || r.Context().Err() != nil:
 		case !begun:

@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,12 +27,7 @@ import (
 	"skein.blue/internal/kv"
 )
 
-func logger(l *slog.Logger) *slog.Logger {
-	if l == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return l
-}
+func logger(l *slog.Logger) *slog.Logger { return cmp.Or(l, slog.New(slog.DiscardHandler)) }
 
 // An Index is an open store with its graph and its metrics.
 type Index struct {
@@ -151,11 +147,8 @@ func (x *Index) healthy() error {
 }
 
 func owner() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
+	host, _ := os.Hostname() // "" if it fails
+	return fmt.Sprintf("%s/%d", cmp.Or(host, "unknown"), os.Getpid())
 }
 
 // Close closes the graph and the store. The end of ctx does not cut it short.
@@ -184,13 +177,4 @@ func (x *Index) Consumer(o consumer.Options) (*consumer.Consumer, error) {
 		x.consumer.Store(c)
 	}
 	return c, err
-}
-
-// Progressed returns the last sequence number that the most recent consumer has applied, 0 if
-// none.
-func (x *Index) Progressed() int64 {
-	if c := x.consumer.Load(); c != nil {
-		return c.Progress().Applied
-	}
-	return 0
 }

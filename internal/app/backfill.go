@@ -88,7 +88,7 @@ func (x *Index) isLive() bool {
 func answerJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = writeJSONLine(w, v)
+	_ = WriteJSONLine(w, v)
 }
 
 // refuse writes an error answer.

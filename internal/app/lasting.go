@@ -69,9 +69,6 @@ type LastingWatch struct {
 // stopError is an error that another attempt would meet, too.
 type stopError struct{ error }
 
-// Unwrap returns the cause.
-func (e stopError) Unwrap() error { return e.error }
-
 // Run tells changes until ctx ends, or no further attempt can succeed.
 func (w *LastingWatch) Run(ctx context.Context) error {
 	stored, err := w.Load(ctx)

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -40,11 +41,8 @@ type lock struct {
 
 // acquire takes the lock of a target.
 func acquire(ctx context.Context, t Target) (*lock, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	l := &lock{t: t, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8])}
+	host, _ := os.Hostname() // "" if it fails
+	l := &lock{t: t, owner: fmt.Sprintf("%s/%d/%s", cmp.Or(host, "unknown"), os.Getpid(), rand.Text()[:8])}
 	for range 3 {
 		err := l.write(func(b []byte) error { return t.Put(ctx, lockName, int64(len(b)), bytes.NewReader(b), true) })
 		if err == nil {

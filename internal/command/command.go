@@ -109,10 +109,10 @@ func (e *Environment) OutputError() error {
 // control a terminal.
 func (e *Environment) wrap() {
 	e.output = &output{to: e.Stdout}
-	e.onTerminal = isTerminal(e.Stdout)
+	e.OnTerminal = isTerminal(e.Stdout)
 	e.Data = e.output
 	e.Stdout = say.NewWriter(e.output)
-	if e.onTerminal {
+	if e.OnTerminal {
 		e.Data = e.Stdout
 	}
 	e.terminal = e.Stderr
@@ -218,7 +218,7 @@ type Environment struct {
 	Stdout, Stderr io.Writer
 	Data           io.Writer
 	output         *output   // the standard output; remembers its first error
-	onTerminal     bool      // the standard output
+	OnTerminal     bool      // the standard output
 	terminal       io.Writer // Stderr unwrapped: progress bars move its cursor
 	Level, Format  string    // of the log
 	Stop           Stopping
@@ -238,9 +238,6 @@ func (e *Environment) fatal(err error) {
 
 // Terminal reports whether the standard error is a terminal.
 func (e *Environment) Terminal() bool { return isTerminal(e.terminal) }
-
-// OnTerminal reports whether the standard output is a terminal.
-func (e *Environment) OnTerminal() bool { return e.onTerminal }
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
