@@ -12,8 +12,7 @@ import (
 )
 
 // A node that starts before its writer waits for it. While the cluster stands still, queries
-// get StoreUnavailable, and the node is not ready and logs that once. A live writer keeps its
-// share although the cluster stands still while another writer claims it.
+// get StoreUnavailable, and the node is not ready and logs that once.
 func TestClusterAway(t *testing.T) {
 	c := cluster(t, 1, "single")
 	stood := harness.NewFault(t, "FoundationDB cluster that stands still for 12s", 1)
@@ -31,9 +30,6 @@ func TestClusterAway(t *testing.T) {
 	writer := serveDaemon(t, nil, "--store", store, "--relay", relay, "--cursor", "0")
 	node.await(10 * time.Second)
 
-	// A second writer starts to claim the share, and the cluster stands still.
-	second := launch(t, nil, "--store", store, "--relay", relay)
-	second.logs("watching whether it is alive")
 	must(t, c.Pause())
 	paused := time.Now()
 	question := "/xrpc/blue.skein.graph.query?set=followers(did:web:a.example)"
@@ -59,14 +55,6 @@ func TestClusterAway(t *testing.T) {
 		code, _ := askAt(t, node.api+question)
 		return code == http.StatusOK
 	})
-	select {
-	case <-second.read:
-	case <-time.After(30 * time.Second):
-		t.Errorf("the second writer does not end:\n%s", second.log.String())
-	}
-	if s := second.log.String(); !strings.Contains(s, "and it is alive") {
-		t.Errorf("the second writer:\n%s", s)
-	}
 	for _, d := range []*daemon{node, writer} {
 		s := d.log.String()
 		if strings.Count(s, "the FoundationDB cluster does not answer") != 1 || strings.Count(s, "the FoundationDB cluster answers again") != 1 || strings.Contains(s, `"for":5000000000`) {
