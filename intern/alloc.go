@@ -3,14 +3,12 @@ package intern
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"skein.blue/intern/dict"
 )
 
-// An allocator hands out the ids of one namespace and partition. It takes leases ahead of
-// need, in one goroutine at a time.
+// An allocator hands out the ids of one namespace and partition.
 //
 // A transaction checks out ranges of ids: whole groups (dict/group.go), or the rest of one. So
 // two transactions in flight never write the same group. Unused ids are checked in again, and
@@ -20,16 +18,14 @@ type allocator struct {
 	ns     dict.Namespace
 	part   uint8
 
-	// Only fetch uses these: the shard of the last lease, if any.
-	shard    uint32
+	leasing  sync.Mutex // guards shard and hasShard; locked before mu
+	shard    uint32     // of the last lease, if any
 	hasShard bool
 
-	mu       sync.Mutex    // guards the fields below
-	held     []idRange     // of leases, never checked out; the one in use first
-	spare    []idRange     // checked in
-	out      int           // ids that are checked out
-	ahead    chan struct{} // closed when the fetch under way ends; nil if there is none
-	aheadErr error         // the error of the last fetch
+	mu    sync.Mutex // guards the fields below
+	held  []idRange  // of leases, never checked out; the one in use first
+	spare []idRange  // checked in
+	out   int        // ids that are checked out
 }
 
 // An idRange is a range of ids of one lease.
@@ -101,63 +97,28 @@ func (a *allocator) addSpare(s idRange) {
 // errClosed is returned by reserve after Close.
 var errClosed = errors.New("intern: no ids after Close")
 
-// reserve waits until n ids can be checked out. If less than a quarter of a lease would be
-// left, it fetches the next lease in the background.
+// reserve leases blocks until n ids can be checked out.
 func (a *allocator) reserve(ctx context.Context, n int) error {
+	a.leasing.Lock()
+	defer a.leasing.Unlock()
 	for {
 		a.mu.Lock()
 		left := a.remaining()
-		a.fetchAhead(ctx, left-n)
-		wait, failed := a.ahead, a.aheadErr
 		a.mu.Unlock()
 		if left >= n {
 			return nil
 		}
-		if wait == nil {
-			return errors.Join(failed, errClosed)
+		if a.leases.open.Err() != nil {
+			return errClosed
 		}
-		select {
-		case <-wait:
-			a.mu.Lock()
-			failed = a.aheadErr
-			a.mu.Unlock()
-			if failed != nil {
-				return failed
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("intern: waiting for a lease: %w", ctx.Err())
+		l, err := a.leases.lease(ctx, a)
+		if err != nil {
+			return err
 		}
-	}
-}
-
-// fetchAhead fetches the next lease in the background, if less than a quarter of one is left
-// and no fetch is under way. The caller holds mu.
-func (a *allocator) fetchAhead(ctx context.Context, left int) {
-	if left > int(a.leases.settings.LeaseSize)/4 || a.ahead != nil || a.leases.open.Err() != nil {
-		return
-	}
-	done := make(chan struct{})
-	a.ahead = done
-	a.leases.inBackground(ctx, func(ctx context.Context) { a.fetch(ctx, done) })
-}
-
-// prefetch fetches the next lease in the background, if few ids remain.
-func (a *allocator) prefetch(ctx context.Context) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.fetchAhead(ctx, a.remaining())
-}
-
-// fetch takes one lease. Only one fetch of an allocator runs at a time.
-func (a *allocator) fetch(ctx context.Context, done chan struct{}) {
-	l, err := a.leases.lease(ctx, a)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
+		a.mu.Lock()
 		a.held = append(a.held, l)
+		a.mu.Unlock()
 	}
-	a.ahead, a.aheadErr = nil, err
-	close(done)
 }
 
 // end gives up all ids. It reports whether none is checked out, by a transaction of unknown outcome.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
@@ -232,38 +229,5 @@ func TestPrepareEnds(t *testing.T) {
 		if after.ID(0) != dict.None || store.Counts().Commits != commits {
 			t.Errorf("%d partitions: a write after Close", partitions)
 		}
-	}
-}
-
-func leaserOf(in Interner) *leaser {
-	if c, ok := in.(*Claimer); ok {
-		return c.leases
-	}
-	d, _ := in.(*Drawer)
-	return d.leases
-}
-
-// TestNobodyWaits: the next lease arrives before it is needed. Only the first strings of each namespace wait.
-func TestNobodyWaits(t *testing.T) {
-	for _, partitions := range []uint8{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			store := memkv.Open(memkv.Options{Merger: Merger{}})
-			in := openAs(t, store, Options{Settings: dict.Settings{ShardBits: 8, LeaseSize: 4096, Partitions: partitions}, CacheBytes: 1})
-			defer in.Close(t.Context())
-			for i := range 200 {
-				var b Batch
-				for j := range 200 {
-					b.Add(dict.URI, fmt.Appendf(nil, "at://did:plc:a%d/app.bsky.feed.post/%d", i*200+j, i))
-				}
-				must(t, errors.Join(in.Prepare(t.Context(), &b, 200), store.Update(t.Context(), func(tx kv.Txn) error { _, err := in.Resolve(tx, &b); return err })))
-				in.Committed(&b)
-				synctest.Wait() // for what is fetched in the background
-				for _, a := range slices.Concat(leaserOf(in).alloc[:]...) {
-					if a.hasShard && a.remaining() < 200 {
-						t.Fatalf("%d partitions: %d ids are left after batch %d", partitions, a.remaining(), i)
-					}
-				}
-			}
-		})
 	}
 }

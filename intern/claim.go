@@ -138,7 +138,7 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 				continue
 			}
 		}
-		w.settle(ctx, claims, err == nil)
+		w.settle(claims, err == nil)
 		return err
 	}
 }
@@ -288,7 +288,7 @@ func claimCount(k, v []byte) (ns dict.Namespace, n uint64, err error) {
 
 // settle tells the allocators which of the drawn ids are in use. After a failure that is
 // unknown, and the ids are lost.
-func (w *claimWorker) settle(ctx context.Context, claims []claim, committed bool) {
+func (w *claimWorker) settle(claims []claim, committed bool) {
 	if !committed {
 		w.checkouts = [dict.MaxPartitions]checkout{}
 		for i := range claims {
@@ -307,10 +307,7 @@ func (w *claimWorker) settle(ctx context.Context, claims []claim, committed bool
 	}
 	for i := range w.checkouts {
 		out := &w.checkouts[i]
-		if a := out.a; len(out.out) > 0 {
-			out.settle(out.ids)
-			a.prefetch(ctx)
-		}
+		out.settle(out.ids)
 		out.ids = out.ids[:0]
 	}
 }

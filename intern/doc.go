@@ -6,7 +6,7 @@
 //	draw.go    Drawer: ids for new strings within the transaction that uses them
 //	claim.go   Claimer: ids for new strings in earlier transactions, for several writers
 //	batch.go   the strings of many events, each once
-//	lease.go   blocks of ids, leased from random shards ahead of need
+//	lease.go   blocks of ids, leased from random shards
 //	alloc.go, checkout.go   the ids of leased blocks that are checked out, or come back
 //	cache.go, bloom.go      answers without reading the store
 //	filterfile.go           the filters of bloom.go after a clean stop

@@ -29,9 +29,9 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 	abandoned := 0
 	for life := range 12 {
 		o.Owner = fmt.Sprint(life)
-		in := openAs(t, store, o)
-		if d, ok := in.(*Drawer); ok && d.strings != nil {
-			d.strings.fillAfter = 50
+		in, _ := openAs(t, store, o).(*Drawer)
+		if in.strings != nil {
+			in.strings.fillAfter = 50
 		}
 		var b Batch
 		for range 10 {
@@ -82,7 +82,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 				abandoned++
 				in.Abandon(&b)
-				if n := leaserOf(in).alloc[dict.DID][0].out; n > 0 {
+				if n := in.leases.alloc[dict.DID][0].out; n > 0 {
 					t.Fatalf("%d ids of an abandoned batch are not for others", n)
 				}
 				for i := range at {
@@ -104,9 +104,9 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 				}
 			}
 		}
-		if d, ok := in.(*Drawer); ok && rng.IntN(2) == 0 { // it crashes
-			d.leases.end()
-			d.leases.background.Wait()
+		if rng.IntN(2) == 0 { // it crashes
+			in.leases.end()
+			in.leases.background.Wait()
 			continue
 		}
 		in.Close(t.Context())

@@ -55,7 +55,7 @@ func (h *fileHistory) round(t *testing.T) {
 			h.olderStore = copyOf(h.store)
 		}
 	}
-	if h.rng.IntN(2) == 0 {
+	if h.rng.IntN(8) > 0 {
 		d.leases.background.Wait()
 	}
 	if k.ready.Load() {

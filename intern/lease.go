@@ -15,7 +15,7 @@ import (
 // ErrExhausted is returned if none of the drawn shards has a free block.
 var ErrExhausted = errors.New("intern: id shards exhausted")
 
-// A leaser leases blocks of ids for one writer, ahead of need.
+// A leaser leases blocks of ids for one writer.
 type leaser struct {
 	store    kv.Store
 	settings dict.Settings

@@ -89,7 +89,6 @@ func testManyIDs(t *testing.T, store kv.Store) {
 						}
 					}
 					d.settle(d.ids)
-					a.prefetch(t.Context())
 					if count.Load() >= *idsCount {
 						break
 					}
