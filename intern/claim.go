@@ -125,7 +125,6 @@ type claimWorker struct {
 	leases    *leaser
 	lane      uint8 // its number
 	checkouts [dict.MaxPartitions]checkout
-	window    [len(dict.Namespaces) + 1]window
 	keys      [][]byte
 	made      maker
 }
@@ -146,12 +145,10 @@ func (w *claimWorker) run(ctx context.Context, ns dict.Namespace, claims []claim
 // look finds the strings of the claims that already have ids. If the store has few rows
 // between the first and the last of them, one scan finds all. That is so if the store is new,
 // and if strings come in the order of their keys. The scan stops after as many rows as there
-// are strings, and look finds the rest one by one; it then does not scan again for a while,
-// each time longer.
+// are strings, and look finds the rest one by one.
 func (w *claimWorker) look(r kv.Reader, claims []claim) error {
-	tries := &w.window[claims[0].it.ns]
 	left := claims
-	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) && tries.due() {
+	if slices.IsSortedFunc(claims, func(x, y claim) int { return bytes.Compare(x.key, y.key) }) {
 		rows := 0
 		last := append(slices.Clone(claims[len(claims)-1].key), 0)
 		err := r.Scan(claims[0].key, last, false, func(k, v []byte) (bool, error) {
@@ -170,7 +167,7 @@ func (w *claimWorker) look(r kv.Reader, claims []claim) error {
 		if err != nil {
 			return err
 		}
-		if tries.tried(rows <= len(claims)); rows <= len(claims) {
+		if rows <= len(claims) {
 			return nil
 		}
 	}
@@ -184,25 +181,6 @@ func (w *claimWorker) look(r kv.Reader, claims []claim) error {
 		}
 		return left[i].it.found(w.keys[i], v)
 	})
-}
-
-// window decides when a scan is worth trying.
-type window struct{ skip, backoff int }
-
-func (w *window) due() bool {
-	if w.skip > 0 {
-		w.skip--
-		return false
-	}
-	return true
-}
-
-func (w *window) tried(worked bool) {
-	const longest = 64
-	if w.backoff = min(2*w.backoff+1, longest); worked {
-		w.backoff = 0
-	}
-	w.skip = w.backoff
 }
 
 // errShort says that an allocator has too few ids.

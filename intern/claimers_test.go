@@ -256,29 +256,3 @@ func TestChunksOf(t *testing.T) {
 		}
 	}
 }
-
-// TestWindow: a scan that does not pay is tried again after longer and longer pauses. One that
-// pays is tried again at once.
-func TestWindow(t *testing.T) {
-	var w window
-	tries := 0
-	for range 500 {
-		if w.due() {
-			w.tried(false)
-			tries++
-		}
-	}
-	if tries < 8 || tries > 20 {
-		t.Errorf("%d tries of 500", tries)
-	}
-	for !w.due() {
-		tries++
-	}
-	w.tried(true)
-	for range 10 {
-		if !w.due() {
-			t.Error("a scan pays, and is not tried again")
-		}
-		w.tried(true)
-	}
-}
