@@ -17,6 +17,14 @@ import (
 	"skein.blue/internal/sets"
 )
 
+// A StateCache keeps the states of accounts as of the last commit.
+type StateCache = sets.Recent[dict.ID, format.RepoState]
+
+// NewStateCache returns a StateCache that uses up to the given number of bytes.
+func NewStateCache(bytes int64) *StateCache {
+	return sets.NewRecent[dict.ID, format.RepoState](bytes, func(id dict.ID) uint64 { return uint64(id) * 0x9e3779b97f4a7c15 })
+}
+
 // accounts is the phase that reads the states of the segment's accounts, each once, with what the queue of repos to
 // fetch has of them (queue.go), and in the end writes what changed.
 type accounts struct {
@@ -106,7 +114,7 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 			a.keys.Add(a.kbuf)
 		}
 	}
-	rest, filling := a.missing, a.cache.filling()
+	rest, filling := a.missing, a.cache.Growing()
 	return tx.MultiGet(a.keys.List(), func(_ int, v []byte, _ bool) error { // v is empty if the group is not stored
 		of := rest
 		for n := range rest {
@@ -121,7 +129,8 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 }
 
 // takeGroup fills in the missing states, which are all of one group and ascend, from its value.
-// While the cache has room, it caches the states of the group's other accounts, too.
+// While the cache is growing, it caches the states of the group's other accounts, too, so a newly opened store reads each group
+// only once.
 func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 	mask := a.layout.AccountMask()
 	first := a.states[missing[0]].id &^ mask
@@ -138,8 +147,8 @@ func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 		if st, failed = format.DecodeRepoState(row); wanted {
 			as := &a.states[missing[0]]
 			as.known, as.was, as.now = true, st, st
-		} else if failed == nil {
-			a.cache.offer(first|dict.ID(low), st)
+		} else if _, cached := a.cache.Get(first | dict.ID(low)); !cached && failed == nil {
+			a.cache.Put(first|dict.ID(low), st)
 		}
 		return failed == nil
 	})

@@ -6,7 +6,7 @@
 // many blocks of ids, and making a bitmap of them takes longer than the whole
 // query.
 //
-// It also sorts by 64-bit keys (Sorter), and splits lists into runs (Runs). It knows no graph.
+// It also sorts by 64-bit keys (Sorter), splits lists into runs (Runs), and caches (Recent). It knows no graph.
 package sets
 
 import (
