@@ -17,17 +17,21 @@ import (
 // SweepDue returns the number of the sweep that must queue all accounts because a kind was
 // added, 0 if no sweep is due.
 func (s *past) SweepDue() (number uint64) {
-	added := s.lacking.Load()
-	if added == nil {
-		return 0
-	}
-	for _, lack := range *added {
+	for _, lack := range s.lacks() {
 		number = max(number, lack.Sweep)
 	}
 	if number <= s.Backfill().Swept {
 		return 0
 	}
 	return number
+}
+
+// lacks returns the kinds that may lack earlier records.
+func (s *core) lacks() map[string]format.Lack {
+	if added := s.lacking.Load(); added != nil {
+		return *added
+	}
+	return nil
 }
 
 func setLacking(tx kv.Txn, lacking map[string]format.Lack) error {

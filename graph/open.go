@@ -60,13 +60,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 func (s *Store) newSource() *ask.Source {
 	return ask.NewSource(ask.Source{
 		Layout: s.layout, Kinds: s.Kinds,
-		Owns: s.ownsPart, Unwritten: s.Unwritten,
-		Lacks: func() map[string]format.Lack {
-			if added := s.lacking.Load(); added != nil {
-				return *added
-			}
-			return nil
-		},
+		Owns: s.ownsPart, Unwritten: s.Unwritten, Lacks: s.lacks,
 	}, s.o.SetCache)
 }
 
@@ -118,44 +112,32 @@ func (s *Store) header(ctx context.Context) (h format.Header, err error) {
 		}
 		return read.NotImporting(r)
 	}
-	if err := s.kv.View(ctx, check); err != nil {
+	if err := s.kv.View(ctx, check); err != nil || found {
 		return h, err
 	}
-	if !found {
-		if s.o.ReadOnly || s.o.MustExist {
-			return h, fmt.Errorf("%w: %w; a node that indexes creates it", read.ErrFormat, ErrNoGraph)
-		}
-		made := format.Header{Version: format.Newest, Settings: s.o.Intern.Settings.Or(dict.DefaultSettings), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
-		err := s.makeRows(ctx, made, func(tx kv.Txn) (others bool, err error) { err = check(tx); return found, err })
-		if err != nil {
-			return h, err
-		}
-		if s.made {
-			h = made
-		}
+	if s.o.ReadOnly || s.o.MustExist {
+		return h, fmt.Errorf("%w: %w; a node that indexes creates it", read.ErrFormat, ErrNoGraph)
 	}
-	return h, nil
-}
-
-// makeRows writes the rows of a new store, unless another process was first.
-func (s *Store) makeRows(ctx context.Context, h format.Header, others func(kv.Txn) (bool, error)) error {
-	if err := h.Settings.Check(); err != nil {
-		return err
+	made := format.Header{Version: format.Newest, Settings: s.o.Intern.Settings.Or(dict.DefaultSettings), Kinds: kinds.BuiltIn.Numbers(), Table: kinds.BuiltIn}
+	if err := made.Settings.Check(); err != nil {
+		return h, err
 	}
 	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return fmt.Errorf("graph: making a secret: %w", err)
-	}
-	return s.kv.Update(ctx, func(tx kv.Txn) error {
+	_, _ = rand.Read(secret) // it never fails
+	err = s.kv.Update(ctx, func(tx kv.Txn) error {
 		s.made = false
-		if found, err := others(tx); err != nil || found {
+		if err := check(tx); err != nil || found { // another process was first
 			return err
 		}
-		tx.Set(format.HeaderKey, h.Append(nil))
+		tx.Set(format.HeaderKey, made.Append(nil))
 		tx.Set(format.KeySecret, secret)
 		s.made = true
 		return nil
 	})
+	if s.made {
+		h = made
+	}
+	return h, err
 }
 
 // configure decides what is indexed: the store's kinds and those of Options.Kinds.
