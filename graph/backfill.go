@@ -110,10 +110,7 @@ func loadBackfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err 
 			b = read.BothBackfills(b, one)
 		}
 	})
-	if b.Parts != parts { // nothing was fetched for some
-		b = read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts})
-	}
-	return b, err
+	return read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts}), err // nothing was fetched for some
 }
 
 // ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo

@@ -22,7 +22,6 @@ type notes struct {
 
 // load counts the lane's notes in the store.
 func (n *notes) load(r kv.Reader) error {
-	n.counts = map[byte]int{}
 	for _, keyspace := range []byte{format.KeyDeadLetter, format.KeyGap} {
 		err := kv.ScanPrefix(r, []byte{keyspace, n.first}, func(k, _ []byte) error {
 			n.counts[keyspace]++

@@ -37,11 +37,13 @@ type (
 
 // Flags of a RepoState.
 const (
-	FlagHasRev  = format.FlagHasRev
-	FlagHidden  = format.FlagHidden
-	FlagPartial = format.FlagPartial
-	FlagResync  = format.FlagResync
-	FlagNoRoot  = format.FlagNoRoot
+	FlagHasRev   = format.FlagHasRev
+	FlagHidden   = format.FlagHidden
+	FlagPartial  = format.FlagPartial
+	FlagDesync   = format.FlagDesync
+	FlagResync   = format.FlagResync
+	FlagNoRoot   = format.FlagNoRoot
+	FlagReturned = format.FlagReturned
 )
 
 // States of a Resync, sources of a Roster, and texts in the store that have a meaning.

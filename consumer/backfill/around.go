@@ -130,39 +130,17 @@ func (g *grower) join(ctx context.Context, all bool) (members *roaring64.Bitmap,
 // enclose makes the store hold the part. Accounts that no longer belong to it lose what is claimed of them, because their
 // commits no longer arrive.
 func (g *grower) enclose(ctx context.Context) error {
-	members, _, err := g.join(ctx, true)
+	_, _, err := g.join(ctx, true)
 	if err == nil {
 		err = g.tell(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	var leaving []string
-	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
-		leaving = nil
-		var outside []dict.ID
-		var whole []bool
-		if err := s.EachAccount(dict.None, func(id dict.ID, st *graph.RepoState) bool {
-			if !members.Contains(uint64(id)) {
-				outside, whole = append(outside, id), append(whole, !st.Has(graph.FlagPartial))
-			}
-			return true
-		}); err != nil {
-			return err
-		}
-		err := s.Strings(dict.DID, outside, func(i int, did []byte) error {
-			if g.o.Around.Part.Note(did); whole[i] {
-				leaving = append(leaving, string(did))
-			}
-			return nil
-		})
-		return errors.Join(err, s.Resyncs(func(did string, _ graph.Resync) error {
-			if !g.o.Around.Part.Has([]byte(did)) {
-				leaving = append(leaving, did)
-			}
-			return nil
-		}))
-	})
+	outside, leaving, err := g.outsiders(ctx)
+	for _, did := range outside {
+		g.o.Around.Part.Note([]byte(did))
+	}
 	if err == nil {
 		err = g.o.resync(ctx, batch.Cause{Leaves: true}, leaving...)
 	}
@@ -273,8 +251,9 @@ func (g *grower) grow(ctx context.Context, hole uint64) (done bool) {
 // askOutsiders asks the relay which of the other accounts with records are active. If it cannot tell of one, the next call goes on
 // with the others.
 func (g *grower) askOutsiders(ctx context.Context) error {
+	var err error
 	if len(g.outside) == 0 {
-		if err := g.listOutside(ctx); err != nil || g.o.Relay == "" {
+		if g.outside, _, err = g.outsiders(ctx); err != nil || g.o.Relay == "" {
 			return err
 		}
 	}
@@ -282,7 +261,7 @@ func (g *grower) askOutsiders(ctx context.Context) error {
 		var status struct{ Active *bool }
 		did := g.outside[0]
 		g.outside = g.outside[1:]
-		err := g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
+		err = g.client.ask(ctx, g.o.Relay, "com.atproto.sync.getRepoStatus", url.Values{"did": {did}}, &status)
 		if a, ok := errors.AsType[*outward.Answer](err); ok && a.IsFinal() { // it does not know the account
 			err = nil
 		} else if err == nil && status.Active != nil {
@@ -299,22 +278,33 @@ func (g *grower) askOutsiders(ctx context.Context) error {
 	return nil
 }
 
-// listOutside lists the accounts with records that are no members.
-func (g *grower) listOutside(ctx context.Context) error {
-	_, err := g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
+// outsiders returns the accounts with records that are no members (all), and those that have just left: their repos are whole, or
+// queued.
+func (g *grower) outsiders(ctx context.Context) (all, leaving []string, err error) {
+	_, err = g.o.Store.ViewAcross(ctx, func(s *graph.View) error {
 		var ids []dict.ID
-		g.outside = nil
-		if err := s.EachAccount(dict.None, func(id dict.ID, _ *graph.RepoState) bool { ids = append(ids, id); return true }); err != nil {
-			return err
-		}
-		return s.Strings(dict.DID, ids, func(_ int, did []byte) error {
-			if !g.o.Around.Part.Has(did) {
-				g.outside = append(g.outside, string(did))
+		var partial []bool
+		all, leaving = nil, nil
+		err := s.EachAccount(dict.None, func(id dict.ID, st *graph.RepoState) bool {
+			ids, partial = append(ids, id), append(partial, st.Has(graph.FlagPartial))
+			return true
+		})
+		return errors.Join(err, s.Strings(dict.DID, ids, func(i int, did []byte) error {
+			if g.o.Around.Part.Has(did) {
+				return nil
+			}
+			if all = append(all, string(did)); !partial[i] {
+				leaving = append(leaving, string(did))
 			}
 			return nil
-		})
+		}), s.Resyncs(func(did string, _ graph.Resync) error {
+			if !g.o.Around.Part.Has([]byte(did)) {
+				leaving = append(leaving, did)
+			}
+			return nil
+		}))
 	})
-	return err
+	return all, leaving, err
 }
 
 // enqueue queues repos for a cause; with "around", those that are not in place.

@@ -154,7 +154,7 @@ func TestAroundMembers(t *testing.T) {
 		var b batch.Batch
 		var m wire.Message
 		must(t, wire.Parse(synth.AppendAccount(nil, []byte(a.did), 1, nil, true, ""), &m))
-		if d.Add(&m, &b); (b.Events() == 1) != (a == later || a == listed || a == author || a == stranger) { // the others have no records
+		if d.Add(&m, &b); (b.Events() == 1) != (a == later || a == listed || a == author || a == harmed || a == stranger) { // the other has no records
 			t.Errorf("%s: %d events of the status of an outsider", a.did, b.Events())
 		}
 		if a == stranger {

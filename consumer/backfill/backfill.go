@@ -10,6 +10,7 @@ import (
 	"skein.blue/consumer/repo"
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/outward"
 )
 
@@ -75,9 +76,6 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	if err := m.o.resync(ctx, batch.Cause{Reason: "restart"}, again...); err != nil {
 		return err
 	}
-	if err := m.queueMissing(ctx); err != nil {
-		return err
-	}
 	m.jobs.run(ctx)
 	if err := m.resume(ctx); err != nil {
 		return err
@@ -85,6 +83,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	if began != nil {
 		began()
 	}
+	m.jobs.wg.Go(func() { m.queueMissing(ctx) })
 	m.jobs.wg.Go(func() { m.comparer.watchHoles(ctx) })
 	m.jobs.wg.Go(func() {
 		for outward.Wait(ctx, relistEvery) == nil {
@@ -135,25 +134,25 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 }
 
 // queueMissing queues repos that are known to miss records but are not in the queue.
-func (m *Manager) queueMissing(ctx context.Context) error {
+func (m *Manager) queueMissing(ctx context.Context) {
 	back := m.o.Store.Backfill()
 	if back.Around.Hops > 0 {
-		return nil // the grower queues those of the part
+		return // the grower queues those of the part
 	}
-	partial := back.Roster.Known() && back.Archive == ""
-	var missing []string
-	_, err := m.o.Store.ViewAcross(ctx, func(s *graph.View) error {
-		missing = nil
-		counts, err := s.Counts()
-		if err != nil || counts.Desynchronized == 0 && (!partial || counts.Partial == 0) {
-			return err
-		}
-		return s.Missing(partial, func(did string) error { missing = append(missing, did); return nil })
+	partial, lacks := back.Roster.Known() && back.Archive == "", false
+	err := m.o.Store.View(ctx, func(s *graph.View) error {
+		c, err := s.Counts()
+		lacks = c.Desynchronized > 0 || partial && c.Partial > 0
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("backfill: looking for incomplete repos: %w", err)
+	if err == nil && lacks {
+		_, err = m.queue.addAccounts(ctx, m.o, dict.None, batch.Cause{Reason: "missed_before"}, func(_ dict.ID, st *graph.RepoState) bool {
+			return !st.Has(graph.FlagResync) && (st.Has(graph.FlagDesync|graph.FlagReturned) || partial && st.Has(graph.FlagPartial))
+		}, nil)
 	}
-	return m.o.resync(ctx, batch.Cause{Reason: "missed_before"}, missing...)
+	if err != nil && ctx.Err() == nil {
+		m.o.Logger.Error("queueing incomplete repos failed; the next start tries again", "error", err)
+	}
 }
 
 // resume continues the jobs that the last process left.

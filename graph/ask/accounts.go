@@ -100,36 +100,6 @@ func (s *accounts) Resyncs(each func(did string, row format.Resync) error) error
 	return flush()
 }
 
-// Missing calls each for incomplete repos that are not queued: desynchronized ones and those that are active again, and if
-// partial is set those whose past is unknown.
-func (s *accounts) Missing(partial bool, each func(did string) error) error {
-	wanted := format.FlagDesync | format.FlagReturned
-	if partial {
-		wanted |= format.FlagPartial
-	}
-	var ids []dict.ID
-	flush := func() error {
-		err := s.Strings(dict.DID, ids, func(_ int, did []byte) error { return each(string(did)) })
-		ids = ids[:0]
-		return err
-	}
-	err := kv.ScanPrefix(s.r, []byte{format.KeyAccount}, func(k, v []byte) error {
-		return s.source.Layout.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-			if st.Flags&wanted == 0 || st.Has(format.FlagResync) {
-				return nil
-			}
-			if ids = append(ids, id); len(ids) < 2000 {
-				return nil
-			}
-			return flush()
-		})
-	})
-	if err != nil {
-		return err
-	}
-	return flush()
-}
-
 // AccountID returns the id of an account, dict.None if it has none.
 func AccountID(r kv.Reader, did string) (dict.ID, error) {
 	var b intern.Batch

@@ -25,15 +25,15 @@ func (s *accounts) addedAfter(sweep uint64) map[kinds.Kind]time.Time {
 	return lacking
 }
 
-// EachAccount calls each for the accounts with a repo that this process writes, by ascending id,
-// starting with the id from, until each returns false.
+// EachAccount calls each for the accounts that this process writes and that have a repo, or lost events of one, by ascending
+// id, starting with the id from, until each returns false.
 func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	lo := l.AccountKey(nil, from&^l.AccountMask())
 	return s.r.Scan(lo, []byte{format.KeyAccount + 1}, false, func(k, v []byte) (going bool, err error) {
 		going = true
 		err = l.EachState(k, v, func(id dict.ID, st format.RepoState) error {
-			if going && id >= from && st.Has(format.FlagHasRev) && s.source.Owns(l.Settings.PartitionOfID(id)) {
+			if going && id >= from && st.Has(format.FlagHasRev|format.FlagDesync) && s.source.Owns(l.Settings.PartitionOfID(id)) {
 				going = each(id, &st)
 			}
 			return nil

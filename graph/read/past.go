@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"skein.blue/graph/format"
@@ -112,21 +111,18 @@ func Holes(r kv.Reader) (all format.Holes, err error) {
 
 // BothHoles returns what holds for the partitions of two rows: the newest hole, and whether they are uncompared for either.
 func BothHoles(a, b format.Holes) format.Holes {
-	all := format.Holes{Parts: a.Parts | b.Parts, Noted: max(a.Noted, b.Noted), Unbroken: a.Unbroken, Floors: maps.Clone(a.Floors)}
+	all := format.Holes{Parts: a.Parts | b.Parts, Noted: max(a.Noted, b.Noted), Floors: map[uint32]format.Seq{}}
 	all.Compared = all.Noted
 	for _, h := range []*format.Holes{&a, &b} {
 		if h.Uncompared() {
 			all.Compared = min(all.Compared, h.Compared)
 		}
-	}
-	if b.Unbroken.After(all.Unbroken) {
-		all.Unbroken = b.Unbroken
-	}
-	if all.Floors == nil {
-		all.Floors = map[uint32]format.Seq{}
-	}
-	for number, seq := range b.Floors { // both rows may have it, from before one of them moved
-		all.Floors[number] = max(all.Floors[number], seq)
+		if h.Unbroken.After(all.Unbroken) {
+			all.Unbroken = h.Unbroken
+		}
+		for number, seq := range h.Floors { // both rows may have it, from before one of them moved
+			all.Floors[number] = max(all.Floors[number], seq)
+		}
 	}
 	return all
 }

@@ -56,7 +56,7 @@ func (e *events) snapshot(ev *batch.Event, as *actorState) {
 	b.SetOutcome(ev.Seq, batch.Placed)
 	e.placePart(ev, as)
 	if part.Last {
-		st.Flags &^= format.FlagPartial | format.FlagDesync | format.FlagReturned
+		st.Flags &^= format.FlagPartial | format.FlagDesync
 		as.dequeue()
 		delete(e.far, as.id)
 	}

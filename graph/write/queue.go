@@ -219,7 +219,7 @@ func (as *actorState) dequeue() {
 	if as.row != nil {
 		as.row.gone, as.row.changed = true, true
 	}
-	as.now.Flags &^= format.FlagResync
+	as.now.Flags &^= format.FlagResync | format.FlagReturned
 }
 
 // queueFor queues a repo for a Cause, and applies what the Cause says of its revs and host, except a
@@ -228,7 +228,6 @@ func (e *events) queueFor(as *actorState, c *batch.Cause) {
 	if c.Leaves {
 		as.dequeue()
 		as.changed = true
-		as.now.Flags &^= format.FlagReturned // nobody fetches it
 		as.now.SetPartial()
 		return
 	}
