@@ -284,7 +284,9 @@ func (e *events) noteNewer(as *actorState, reason string, ev *batch.Event) {
 		row.Told = max(row.Told, st.Rev+1)
 	}
 	if ev.Flags&batch.HasRev != 0 {
-		row.Told = max(row.Told, ev.Rev)
+		if row.Told = max(row.Told, ev.Rev); row.Told <= row.Back.Above { // it is the newest state since the repo was put back
+			e.setBack(as, row, format.PutBack{Rev: row.Told})
+		}
 	} else { // whatever was noted, a snapshot that is used has it
 		e.forget(as, row)
 	}

@@ -321,6 +321,8 @@ func TestSnapshotsAndMessages(t *testing.T) {
 			"1 2 3 4 5 back2 fetch1=older fetch3=older fetch4=older fetch5=older fetch2=placed =2",
 			"1 2 3 4 5 back4 fetch3=older fetch5=older fetch4=placed =4",
 			"1 2 3 4 5 trust fetch1=placed =1",
+			// A relay that was killed sends both again, as if the repo had been put back before the last one.
+			"1 back2 sync4 back2 sync4 fetch2=older fetch3=older fetch4=placed =4 5 =5",
 			// In two parts: what the stream had told before is void in both.
 			"1 2 3 queue 4 5 back2 hold first2=placed last2=placed =2",
 			// A host that is behind, and a commit that was missed since what it sends.
