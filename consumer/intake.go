@@ -31,6 +31,7 @@ type intake struct {
 	pendingGap  *batch.Gap // recorded if one of the first two events is newer than the last event of another source
 	overlapping int        // how many of the first events were not
 	caughtUp    int        // events in a row that are newer than the start of the run
+	heard       time.Time  // when the first events since the start or the newest hole were made; zero until firstEvents have come
 	decoder     wire.Decoder
 	message     wire.Message
 	held        wire.Message
@@ -190,7 +191,11 @@ func (c *intake) accept(m *wire.Message, ruled proof.Ruling) error {
 			c.progress.heardSince.Store(at.UnixMicro())
 		}
 	}
+	if c.heard.IsZero() && len(c.sequence.times.first) == firstEvents { // few hosts cannot forge it
+		c.heard, _ = c.sequence.times.began()
+	}
 	err := c.feed.add(func(b *batch.Batch) {
+		b.Heard = c.heard
 		detail := ""
 		switch {
 		case ruled.Skip:
@@ -306,6 +311,8 @@ func (c *intake) announce(g *batch.Gap) {
 	c.metrics.Gaps.Inc()
 	if !g.Suspect { // an unreadable message
 		c.metrics.drop(wire.Reason(g.Reason))
+	} else {
+		c.heard, c.sequence.times.first, c.sequence.times.arrived = time.Time{}, nil, time.Time{}
 	}
 	args := []any{"reason", g.Reason, "after_seq", int64(g.After), "detail", g.Detail}
 	if !g.Since.IsZero() {

@@ -155,7 +155,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 	if gap != nil {
 		gaps = append(gaps, *gap)
 	}
-	holes, changed := s.holesAfter(source, gaps)
+	holes, changed := s.holesAfter(source, gaps, time.Time{})
 	rows := make([][]format.CursorRow, len(s.lanes))
 	for i, l := range s.lanes {
 		if rows[i] = slices.Clone(l.sources[source]); rows[i] == nil {

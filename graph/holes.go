@@ -61,8 +61,8 @@ func (s *core) mayHaveAccounts() bool {
 	return s.total.Accounts > 0 || slices.ContainsFunc(s.lanes, func(l *lane) bool { return l.counts.Accounts > 0 })
 }
 
-// holesAfter returns the holes after a source's gaps are added, and whether that changes them.
-func (s *core) holesAfter(source string, gaps []format.Gap) (h format.Holes, changed bool) {
+// holesAfter returns the holes after a source's gaps are added, and whether that changes them. heard is batch.Heard.
+func (s *core) holesAfter(source string, gaps []format.Gap, heard time.Time) (h format.Holes, changed bool) {
 	h = s.holes
 	now := time.Now().UTC()
 	if h.Unbroken.IsZero() && isStream(source) {
@@ -80,6 +80,9 @@ func (s *core) holesAfter(source string, gaps []format.Gap) (h format.Holes, cha
 		for _, l := range s.lanes {
 			l.raiseFloors(h.Floors, source, gaps[i].After)
 		}
+	}
+	if s.timed = s.timed || changed; s.timed && heard.After(h.Unbroken) { // this machine's clock is behind
+		h.Unbroken, changed = heard.UTC(), true
 	}
 	return h, changed
 }

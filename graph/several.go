@@ -36,12 +36,12 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 		if gap := s.late(); gap != nil {
 			gaps = append([]format.Gap{*gap}, gaps...)
 		}
-	} else if len(dead)+len(gaps) == 0 {
+	} else if len(dead)+len(gaps) == 0 && !b.Heard.After(s.holes.Unbroken) {
 		return nil
 	}
 	l := s.lanes[0]
 	number := l.cursors(source)[l.first].Number
-	if h, changed := s.holesAfter(source, gaps); changed { // before the gaps are visible: a hole that is not counted is never compared
+	if h, changed := s.holesAfter(source, gaps, b.Heard); changed { // before the gaps are visible: a hole that is not counted is never compared
 		if err := s.setHoles(ctx, h); err != nil {
 			return err
 		}

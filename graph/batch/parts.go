@@ -11,6 +11,9 @@ type reach struct {
 	first, last format.Seq
 	time        []byte // of the last event, as it is written there
 	exact       bool   // time is the event's own
+
+	// Heard is when the stream began without a hole since, by the times of its first events; zero if that is not known.
+	Heard time.Time
 }
 
 // Seen notes that everything up to seq is in the batch. Call it after each event of the
