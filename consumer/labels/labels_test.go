@@ -485,7 +485,9 @@ func TestNewKeyOfALiveConnection(t *testing.T) {
 	key, err := atcrypto.GeneratePrivateKeyK256()
 	must(t, err)
 	locked(&f.mu, func() { f.key = key })
-	f.say(t, label(did(1), "spam"))
+	ahead := label(did(1), "spam")
+	ahead.CreatedAt = time.Now().Add(time.Minute).UTC().Format(time.RFC3339) // by its clock
+	f.say(t, ahead)
 	w.awaitState(labelerDID, func(l format.Labeler) bool { return !l.Current && l.Problem != "" }) // after two look-ups
 	locked(&f.mu, func() { f.shown = key })
 	w.await(labelerDID, "spam", 2, 0)

@@ -43,7 +43,7 @@ func (l *labeler) verify(in *rawLabel, state *graph.Labeler) (*batch.Label, erro
 	err := l.key.HashAndVerify(in.unsigned(), in.Sig)
 	// It may have a new key, which the directory may show late, but not later than renewAfter.
 	made := time.UnixMicro(out.Time)
-	isNewer := made.Add(renewAfter).After(l.keyTime) && time.Until(made) < renewSoon
+	isNewer := made.Add(renewAfter).After(l.keyTime) && time.Until(made) < recent
 	if err != nil && (isNewer || time.Since(l.keyTime) > renewAfter) {
 		return nil, errKey
 	}
