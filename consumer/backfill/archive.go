@@ -43,7 +43,7 @@ func (a *archiver) start(ctx context.Context, address string) error {
 	}
 	err = a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if b.Archive != address {
-			b.Archive, b.Begun = address, a.streamNow().UTC()
+			b.Archive, b.Begun = address, a.o.streamNow().UTC()
 		}
 	})
 	if err != nil {
@@ -53,8 +53,11 @@ func (a *archiver) start(ctx context.Context, address string) error {
 	ctx = running
 	a.reader.Store(r)
 	a.jobs.wg.Go(func() {
+		err := a.o.awaitStream(ctx)
 		a.o.Archiving(true)
-		err := r.Run(ctx)
+		if err == nil {
+			err = r.Run(ctx)
+		}
 		if err == nil {
 			err = a.end(ctx)
 		}
@@ -116,8 +119,8 @@ func (a *archiver) until() time.Time {
 
 // streamNow returns the current time: that of the newest applied event if there is one, because
 // this machine's clock may be wrong. Later events have later times.
-func (a *archiver) streamNow() time.Time {
-	if newest, _ := a.o.Store.Newest(""); newest.Time.Unix() > 0 {
+func (o *Options) streamNow() time.Time {
+	if newest, _ := o.Store.Newest(""); newest.Time.Unix() > 0 {
 		return newest.Time
 	}
 	return time.Now()

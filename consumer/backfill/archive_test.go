@@ -73,8 +73,11 @@ func TestArchiveJob(t *testing.T) {
 	h := begin(t)
 	var reading atomic.Int64
 	w := newWorld(t, 1)
+	var heard atomic.Bool
+	w.deaf = true
 	x := w.index(newStore(), func(o *Options) {
 		o.Relay = "" // its list has none of these accounts
+		o.Listening = func() (time.Time, bool) { return time.Time{}, heard.Load() }
 		o.Archiving = func(is bool) {
 			if is {
 				reading.Add(1)
@@ -86,6 +89,11 @@ func TestArchiveJob(t *testing.T) {
 	nothing := http.HandlerFunc(http.NotFound)
 	h.wrong.Store(&nothing)
 	must(t, x.m.Archive(t.Context(), h.URL))
+	time.Sleep(100 * time.Millisecond)
+	if st := x.m.StatusNow(); !st.Busy {
+		t.Errorf("before the stream is heard: %+v", st)
+	}
+	heard.Store(true)
 	if st := x.settle(t); !strings.Contains(st.Ended["archive"], "refused") || x.g.Backfill().Archive != "" {
 		t.Errorf("an address of something else: %q, stored: %+v", st.Ended["archive"], x.g.Backfill())
 	}
@@ -193,7 +201,7 @@ func TestArchiveUntil(t *testing.T) {
 // wrong. The cursor of an archive does not count.
 func TestStreamNow(t *testing.T) {
 	m := idle(t, Options{})
-	if got := m.archiver.streamNow(); time.Since(got).Abs() > time.Minute {
+	if got := m.o.streamNow(); time.Since(got).Abs() > time.Minute {
 		t.Errorf("without events: %v", got)
 	}
 	apply := func(source, at string) {
@@ -203,12 +211,12 @@ func TestStreamNow(t *testing.T) {
 		must(t, m.o.Store.Apply(context.Background(), source, &b))
 	}
 	apply("archive https://archive.example.com", "2031-01-01T00:00:00Z")
-	if got := m.archiver.streamNow(); time.Since(got).Abs() > time.Minute {
+	if got := m.o.streamNow(); time.Since(got).Abs() > time.Minute {
 		t.Errorf("with an archive: %v", got)
 	}
 	apply("relay.example.com", "2026-02-03T04:05:06Z")
 	apply("other.example.com", "2026-02-03T04:05:05Z")
-	if got := m.archiver.streamNow(); !got.Equal(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)) {
+	if got := m.o.streamNow(); !got.Equal(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)) {
 		t.Errorf("with two relays: %v", got)
 	}
 }

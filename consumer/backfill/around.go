@@ -155,8 +155,8 @@ func (g *grower) tell(ctx context.Context) error {
 	a := g.o.Around.Around
 	a.Members = g.o.Around.Part.Members()
 	return g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
-		if a.Since = b.Around.Since; !slices.Equal(a.Centers, b.Around.Centers) {
-			a.Since = time.Now().UTC()
+		if a.Since = b.Around.Since; slices.ContainsFunc(a.Centers, func(c string) bool { return !slices.Contains(b.Around.Centers, c) }) {
+			a.Since = g.o.streamNow().UTC()
 		}
 		b.Around = a
 	})

@@ -221,13 +221,25 @@ func TestCorrectedFlags(t *testing.T) {
 func TestAroundHearsFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	a := w.add(0, 3)
+	a, other := w.add(0, 3), w.add(1, 3).did
 	w.deaf = true
-	x := w.index(newStore(), func(o *Options) { o.Around = NewAround(graph.Around{Centers: []string{a.did}, Hops: 1}) })
+	of := func(centers ...string) func(*Options) {
+		return func(o *Options) { o.Around = NewAround(graph.Around{Centers: centers, Hops: 1}) }
+	}
+	x := w.index(newStore(), of(a.did, other))
 	time.Sleep(200 * time.Millisecond)
 	must(t, x.g.SetLive(t.Context(), "stream", time.Now(), nil))
 	await(t, "the repo", func() bool { st, _ := x.stateOf(t, a.did); return st.Whole() })
 	if noted, _ := x.g.Holes(); noted != 0 {
 		t.Errorf("%d holes", noted)
+	}
+	since := x.g.Backfill().Around.Since
+	for _, centers := range [][]string{{other, a.did}, {other}, {a.did, other}} { // the last has one that was not a center
+		x.end()
+		must(t, x.g.Close(t.Context()))
+		x = w.index(x.store, of(centers...))
+		if now := x.g.Backfill().Around.Since; now.Equal(since) != (centers[0] == other) {
+			t.Errorf("heard since %v, and with the centers %v since %v", since, centers, now)
+		}
 	}
 }

@@ -65,12 +65,18 @@ const listers = 16
 // job makes a new job over hosts, or over those of the relay: all, or those that the roster lacks.
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
+	unlisted := l.o.Store.Backfill().Roster.Unlisted
 	if !job.named {
 		if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
 			return nil, err
 		}
+		if slices.Contains(unlisted, l.o.Relay) { // its own list stood for those of its hosts
+			unlisted = nil
+		}
+		for _, host := range unlisted {
+			job.hosts[host] = graph.HostBackfill{Done: true} // unless the relay still lists it
+		}
 	}
-	unlisted := l.o.Store.Backfill().Roster.Unlisted
 	for _, h := range hosts {
 		if at := HTTPAddress(h); job.named || len(unlisted) == 0 || slices.Contains(unlisted, at) || len(hosts) == 1 && at == l.o.Relay {
 			job.hosts[at] = graph.HostBackfill{}
@@ -94,7 +100,7 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 	l.queue.mu.Unlock()
 	l.mu.Unlock()
 	l.jobs.wg.Go(func() {
-		err := l.awaitStream(ctx)
+		err := l.o.awaitStream(ctx)
 		if err == nil {
 			err = l.sweep(ctx, job)
 		}
@@ -107,15 +113,15 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 	})
 }
 
-// awaitStream waits until the stream is heard, if there is one: accounts that are made while a list is read are then in the
-// stream.
-func (l *lister) awaitStream(ctx context.Context) (err error) {
+// awaitStream waits until the stream is heard, if there is one: what is written while a list or an archive is read is then in
+// the stream.
+func (o *Options) awaitStream(ctx context.Context) (err error) {
 	for waits := 1; err == nil; waits++ {
-		if since, ok := l.o.Listening(); ok && since.IsZero() || l.o.Store.Unbroken() {
+		if since, ok := o.Listening(); ok && since.IsZero() || o.Store.Unbroken() {
 			return nil
 		}
 		if waits == 500 {
-			l.o.Logger.Warn("the stream is not heard yet; the lists of repos are read once it is, because accounts that are made meanwhile must be in it", "relay", l.o.Relay)
+			o.Logger.Warn("the stream is not heard yet; lists of repos and archives are read once it is, because what is written meanwhile must be in it", "relay", o.Relay)
 		}
 		err = outward.Wait(ctx, 20*time.Millisecond)
 	}
@@ -148,7 +154,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				b.Roster.Unconfirmed = b.Roster.Unconfirmed || unread
 				b.Roster.Unlisted = slices.DeleteFunc(b.Roster.Unlisted, func(host string) bool {
 					_, listed := job.hosts[host]
-					return (listed || !job.named) && !slices.Contains(unlisted, host)
+					return listed && !slices.Contains(unlisted, host)
 				})
 				return
 			}

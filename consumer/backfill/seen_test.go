@@ -221,6 +221,17 @@ func TestNothingProvesIt(t *testing.T) {
 		w.hosts[1].down.Store(false)
 		must(t, x.m.Hosts(t.Context()))
 		x.proven(t, w)
+		w.add(13, 3) // nobody has read a list since; the relay, which did not list its hosts, failed to list their repos
+		must(t, x.g.ChangeBackfill(t.Context(), func(b *graph.Backfill) { b.Roster.Unlisted = []string{x.m.o.Relay} }))
+		must(t, x.m.Hosts(t.Context()))
+		x.proven(t, w)
+		must(t, x.g.ChangeBackfill(t.Context(), func(b *graph.Backfill) { // partitions moved here while a list was read
+			b.Hosts, b.Roster.Unlisted = map[string]graph.HostBackfill{w.hosts[0].srv.URL: {}}, []string{w.hosts[0].srv.URL, w.hosts[1].srv.URL}
+		}))
+		x.end()
+		x = w.index(x.store, nil)
+		await(t, "the end of the list", func() bool { return len(x.g.Backfill().Hosts) == 0 })
+		x.lacksRoster(t, "the accounts of 1 host may be unknown, because skein could not read all lists: "+w.hosts[1].srv.URL)
 	})
 	t.Run("a site of did:web that was down while lists were read", func(t *testing.T) {
 		w := newWorld(t, 1)
