@@ -125,7 +125,7 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	s.ids.Close(ctx)
+	s.ids.Close()
 	if s.claim == nil {
 		return nil
 	}

@@ -25,7 +25,6 @@ type allocator struct {
 	mu    sync.Mutex // guards the fields below
 	held  []idRange  // of leases, never checked out; the one in use first
 	spare []idRange  // checked in
-	out   int        // ids that are checked out
 }
 
 // An idRange is a range of ids of one lease.
@@ -52,7 +51,6 @@ func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 	if a.remaining() < n {
 		return out, false
 	}
-	had := len(out)
 	for ; n > 0 && len(a.spare) > 0; a.spare = a.spare[:len(a.spare)-1] {
 		s := a.spare[len(a.spare)-1]
 		out = append(out, s)
@@ -67,9 +65,6 @@ func (a *allocator) checkOut(n int, out []idRange) (_ []idRange, ok bool) {
 			a.held = a.held[1:]
 		}
 	}
-	for _, s := range out[had:] {
-		a.out += s.size()
-	}
 	return out, true
 }
 
@@ -78,7 +73,6 @@ func (a *allocator) settle(out []idRange, ids []dict.ID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range out {
-		a.out -= s.size()
 		for ; len(ids) > 0 && ids[0] < s.end; ids = ids[1:] {
 			a.addSpare(idRange{s.next, ids[0]})
 			s.next = ids[0] + 1
@@ -121,10 +115,9 @@ func (a *allocator) reserve(ctx context.Context, n int) error {
 	}
 }
 
-// end gives up all ids. It reports whether none is checked out, by a transaction of unknown outcome.
-func (a *allocator) end() (settled bool) {
+// end gives up all ids.
+func (a *allocator) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.held, a.spare = nil, nil
-	return a.out == 0
 }

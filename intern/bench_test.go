@@ -56,7 +56,7 @@ func BenchmarkResolve(b *testing.B) {
 				in.Committed(&batch)
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "strings/s")
-			in.Close(b.Context())
+			in.Close()
 			must(b, store.Close())
 		})
 	}
@@ -92,7 +92,7 @@ func benchmarkClaim(b *testing.B, add func(batch *Batch, i int)) {
 				took, measured = took+time.Since(begun), measured+size
 			}
 		}
-		in.Close(b.Context())
+		in.Close()
 	}
 	b.ReportMetric(float64(measured)/took.Seconds(), "strings/s")
 	must(b, store.Close())

@@ -23,10 +23,10 @@ import (
 //
 // It needs a writer that learns of every new string: a Drawer that is the only writer.
 //
-// It works once it is filled. In an empty store that is at once, and after a clean stop the filters are read from their
-// file (filterfile.go). Otherwise they are read from the dictionary in the background, after enough failed lookups to
-// pay for that. It keeps URIs by the time in their TIDs, in spans of 19 hours. If there are too many, it drops the
-// oldest spans; their URIs are looked up again.
+// It works once it is filled. In an empty store that is at once. Otherwise the filters are read from the dictionary in the
+// background, after enough failed lookups to pay for that: as nobody knows how long the dictionary is, an attempt ends when
+// it has read perMiss strings for each of them, and the next follows after twice as many. It keeps URIs by the time in their
+// TIDs, in spans of 19 hours. If there are too many, it drops the oldest spans; their URIs are looked up again.
 //
 // (The filters are blocked: Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom
 // Filters, 2007.)
@@ -48,16 +48,14 @@ type stringFilter struct {
 	full    bool   // not even the DIDs fit: the filters are useless
 	misses  int    // failed lookups so far
 	started bool
-
-	path string // of the file; "": there is none
 }
 
 // nowSpan returns the span of the present.
 func nowSpan() uint64 { return uint64(time.Now().UnixMicro()) << 10 >> spanShift }
 
 // defaultFillAfter is the number of failed lookups before the filters are filled. An idle
-// store never reads its dictionary for them.
-const defaultFillAfter = 300_000
+// store never reads its dictionary for them. A failed lookup takes as long as reading perMiss strings.
+const defaultFillAfter, perMiss = 300_000, 20
 
 // spanShift makes a span of 2^36 microseconds of a TID.
 const spanShift = 36 + 10
@@ -83,8 +81,8 @@ func (k *stringFilter) timed(packed bool, tid uint64) bool {
 	return packed && tid>>spanShift < k.ceiling
 }
 
-// open makes the filters ready if the store is empty, and otherwise reads them from the file with its token.
-func (k *stringFilter) open(ctx context.Context, store kv.Store, token []byte) error {
+// open makes the filters ready if the store is empty.
+func (k *stringFilter) open(ctx context.Context, store kv.Store) error {
 	err := store.View(ctx, func(r kv.Reader) error {
 		empty := true
 		err := r.Scan([]byte{dict.KeyID}, []byte{dict.KeyID + 1}, false, func(_, _ []byte) (bool, error) { empty = false; return false, nil })
@@ -94,9 +92,6 @@ func (k *stringFilter) open(ctx context.Context, store kv.Store, token []byte) e
 	})
 	if err != nil {
 		return fmt.Errorf("intern: checking for strings: %w", err)
-	}
-	if !k.ready.Load() && k.path != "" && len(token) > 0 {
-		k.restore(token)
 	}
 	return nil
 }
@@ -240,14 +235,15 @@ type filterItem struct {
 	key    cacheKey
 }
 
-// errFull ends a scan whose strings do not fit.
-var errFull = errors.New("intern: too many strings for the filters")
+// errFull ends a scan whose strings do not fit, and errEarly one that more failed lookups would have to pay for.
+var errFull, errEarly = errors.New("intern: too many strings for the filters"), errors.New("intern: more strings than were paid for")
 
 // fill reads the dictionary into the filters, and makes them ready. The writer adds the strings
 // that it creates meanwhile, whether or not the scan meets them.
 func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 	k.mu.Lock()
 	k.reset() // what the writer added is in the store
+	left := perMiss * k.misses
 	k.mu.Unlock()
 	var items []filterItem
 	flush := func() error {
@@ -257,9 +253,14 @@ func (k *stringFilter) fill(ctx context.Context, store kv.Store) error {
 			it := &items[i]
 			k.add(it.ns, it.packed, it.tid, it.key)
 		}
+		left -= len(items)
 		items = items[:0]
-		if k.full {
+		switch {
+		case k.full:
 			return errFull
+		case left < 0:
+			k.reset()
+			return errEarly
 		}
 		return ctx.Err()
 	}

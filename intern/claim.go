@@ -49,7 +49,7 @@ func (c *Claimer) Committed(*Batch) {}
 func (c *Claimer) Abandon(*Batch) {}
 
 // Close implements Interner.
-func (c *Claimer) Close(context.Context) { c.leases.close() }
+func (c *Claimer) Close() { c.leases.close() }
 
 // Prepare implements Interner: it gives every string of b its id. It claims new strings in
 // separate transactions: an id without data is harmless, and two writers contend only on the

@@ -110,7 +110,7 @@ func testClaimersTwin(t *testing.T, store kv.Store, settings dict.Settings, seed
 					claimer.leases.end()
 					claimer.leases.background.Wait()
 				} else {
-					in.Close(t.Context())
+					in.Close()
 				}
 			}
 		})
@@ -177,7 +177,7 @@ func TestClaimEndsAtALease(t *testing.T) {
 		must(t, claim(t.Context(), named{dict.URI, fmt.Sprintf("at://a%d.example/x.y.z/1", n)}))
 	}
 	must(t, claim(t.Context(), of[0][2], of[0][3], of[1][0]))
-	in.Close(t.Context())
+	in.Close()
 	w.equals(t, store)
 	w.audited(t, store, settings)
 }

@@ -9,7 +9,6 @@
 //	lease.go   blocks of ids, leased from random shards
 //	alloc.go, checkout.go   the ids of leased blocks that are checked out, or come back
 //	cache.go, bloom.go      answers without reading the store
-//	filterfile.go           the filters of bloom.go after a clean stop
 //
 // Ids come from random shards in leased blocks: in one small transaction, a writer takes an
 // aligned block of 65,536 ids (one container of a Roaring bitmap) from a random shard. It then hands out

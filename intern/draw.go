@@ -108,12 +108,7 @@ func (d *Drawer) Abandon(b *Batch) {
 }
 
 // Close implements Interner.
-func (d *Drawer) Close(ctx context.Context) {
-	settled := d.leases.close()
-	if k := d.strings; k != nil && k.path != "" && settled && k.ready.Load() {
-		k.save(ctx, d.leases.store)
-	}
-}
+func (d *Drawer) Close() { d.leases.close() }
 
 // isNew reports whether an item certainly has no id in the store. If an id was drawn for it,
 // an attempt of unknown outcome may have committed that.
@@ -163,12 +158,17 @@ func (d *Drawer) fill(ctx context.Context) {
 	}
 	d.leases.inBackground(ctx, func(ctx context.Context) {
 		if err := k.fill(ctx, d.leases.store); err != nil {
-			if ctx.Err() == nil {
+			early := errors.Is(err, errEarly)
+			if ctx.Err() == nil && !early {
 				k.log.Warn("filling the filters of known strings failed; trying again", "error", err)
 			}
 			k.mu.Lock()
-			k.started, k.misses = false, 0
-			k.mu.Unlock()
+			defer k.mu.Unlock()
+			if k.started = false; early {
+				k.fillAfter = 2 * k.misses
+			} else {
+				k.misses = 0
+			}
 		}
 	})
 }

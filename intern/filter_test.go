@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"skein.blue/intern/dict"
+	"skein.blue/internal/kv"
+	"skein.blue/internal/sim/memkv"
 )
 
 func drawItem(rng *rand.Rand, now uint64) filterItem {
@@ -86,5 +88,64 @@ func TestFilterTwin(t *testing.T) {
 				t.Errorf("full %v, floor %d: the test proves nothing", k.full, k.floor)
 			}
 		})
+	}
+}
+
+// TestFiltersArePaidFor: after a restart, the dictionary is read once as many look-ups have failed as cost what that costs, and
+// an attempt that ends before that tells nothing.
+func TestFiltersArePaidFor(t *testing.T) {
+	const stored = 40_000
+	rng := rand.New(rand.NewPCG(4, 4))
+	store := memkv.Open(memkv.Options{Merger: Merger{}})
+	open := func() *Drawer {
+		d, _ := openAs(t, store, Options{Alone: true}).(*Drawer)
+		return d
+	}
+	var all []named
+	fill := func(d *Drawer, n int) {
+		for range n / 100 {
+			var b Batch
+			for range 100 {
+				s := draw(rng, 1<<30)
+				all = append(all, s)
+				b.Add(s.ns, []byte(s.s))
+			}
+			must(t, put(t.Context(), store, d, &b))
+			d.leases.background.Wait()
+		}
+	}
+	d := open()
+	fill(d, stored)
+	d.Close()
+	d = open()
+	k := d.strings
+	k.fillAfter = 100
+	early := 0
+	for ; !k.ready.Load() && early < stored; early += 100 {
+		fill(d, 100)
+	}
+	if early < stored/perMiss/2 || early > 4*stored/perMiss {
+		t.Errorf("the filters are ready after %d strings", early)
+	}
+	var known Batch
+	for _, s := range all {
+		known.Add(s.ns, []byte(s.s))
+	}
+	err := store.Update(t.Context(), func(tx kv.Txn) error {
+		made, err := d.Resolve(tx, &known)
+		if made[dict.DID]+made[dict.URI] > 0 {
+			t.Errorf("%v known strings are made again", made)
+		}
+		return err
+	})
+	must(t, err)
+	wrong := 0
+	for range 1000 {
+		if !k.isNew(dict.DID, false, 0, cacheKey{rng.Uint64(), rng.Uint64()}) {
+			wrong++
+		}
+	}
+	if wrong > 100 {
+		t.Errorf("of 1000 new strings, %d are not called new", wrong)
 	}
 }

@@ -21,9 +21,6 @@ type Options struct {
 	Alone bool
 	// FilterBytes bounds the memory of the filters of known strings, if the writer is alone. 0 means 32 MiB.
 	FilterBytes int64
-	// FilterFile is the name of the file that keeps the filters while the store is closed. ""
-	// means none: then they are made again from the store.
-	FilterFile string
 	// Owner names this writer in its leases, for example by host and process.
 	Owner string
 	// Slot returns the first of this writer's partitions, which may change. nil: 0.
@@ -54,8 +51,8 @@ type Interner interface {
 	// be. Other strings can then get the ids that were drawn for it.
 	Abandon(b *Batch)
 
-	// Close ends the goroutines, and keeps the filters for the next start. It does not close the store.
-	Close(ctx context.Context)
+	// Close ends the goroutines. It does not close the store.
+	Close()
 }
 
 // Open returns the Interner of a store: a Drawer if the settings have one partition, otherwise
@@ -74,14 +71,9 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 	if o.ReadOnly {
 		return d, nil
 	}
-	token, err := takeToken(ctx, store)
-	if err != nil {
-		return nil, err
-	}
 	if o.Alone {
 		d.strings = newStringFilter(o.FilterBytes, o.Logger)
-		d.strings.path = o.FilterFile
-		if err := d.strings.open(ctx, store, token); err != nil {
+		if err := d.strings.open(ctx, store); err != nil {
 			return nil, err
 		}
 	}

@@ -52,18 +52,15 @@ func (p *leaser) inBackground(ctx context.Context, fn func(context.Context)) {
 	})
 }
 
-// close ends the goroutines and gives up all ids. settled reports whether nothing can be written any more: no
-// id belongs to a transaction of unknown outcome.
-func (p *leaser) close() (settled bool) {
+// close ends the goroutines and gives up all ids.
+func (p *leaser) close() {
 	p.end()
 	p.background.Wait()
-	settled = true
 	for _, ns := range dict.Namespaces {
 		for _, a := range p.alloc[ns] {
-			settled = a.end() && settled
+			a.end()
 		}
 	}
-	return settled
 }
 
 // draws is the number of shards that pickBlock tries.

@@ -35,7 +35,7 @@ func filled(t *testing.T, o Options) (*memkv.Store, *twin) {
 			w.note(t, s, b.ID(b.Add(s.ns, []byte(s.s))))
 		}
 	}
-	in.Close(t.Context())
+	in.Close()
 	return store, w
 }
 

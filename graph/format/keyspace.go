@@ -15,7 +15,7 @@ var keyspaces = map[byte]string{
 	KeyRecord: "records", KeyReverse: "sets", KeyRows: "row groups", KeyAccount: "accounts", KeyErase: "erase jobs", KeyCursor: "cursors",
 	KeyDeadLetter: "dead letters", KeyGap: "gaps", KeyClaim: "claims", KeyHeartbeat: "heartbeats", KeyResync: "queue of resyncs", KeyTouched: "touched paths", KeyLabels: "labels", keyTotals: "totals",
 	dict.KeyID: "strings", dict.KeyString: "ids", dict.KeyNext: "shard counters", dict.KeyLease: "leases",
-	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts", dict.KeyFilter: "token of the filters",
+	dict.KeyHome: "shard homes", dict.KeyClaims: "claim counts",
 }
 
 // KeyspaceOf returns the name of a key's keyspace, or "unknown".

@@ -12,7 +12,6 @@ import "encoding/binary"
 //	'h' ns               → shard(4)          the shard of the last lease
 //	'h' ns part slot     → shard(4)          the same, with several partitions
 //	'u' ns slot lane     → strings (8)       the number of strings that a writer has claimed
-//	'j'                  → token             of the file of filters: intern/filterfile.go
 //
 // A writer's slot is the first of its partitions.
 const (
@@ -22,7 +21,6 @@ const (
 	KeyLease  = 'l'
 	KeyHome   = 'h'
 	KeyClaims = 'u'
-	KeyFilter = 'j'
 )
 
 // AppendNextKey appends the key of a shard's counter.

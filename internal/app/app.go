@@ -99,8 +99,6 @@ func OpenIndex(ctx context.Context, o StoreOptions) (_ *Index, err error) {
 	}
 	if !InFolder(o.Store) {
 		options.Intern.Settings = dict.SharedSettings
-	} else if !o.ReadOnly {
-		options.Intern.FilterFile = filepath.Join(o.Store, filterFile)
 	}
 	if err := o.await(ctx, func() (err error) { x.Graph, err = graph.Open(ctx, x.KV, options); return err }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the graph in %s: %w", o.Store, err), x.KV.Close())

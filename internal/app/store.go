@@ -17,10 +17,6 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 )
 
-// filterFile is the file in a store's folder that keeps the filters of known strings while the store
-// is closed (package intern, filterfile.go). A store can do without it.
-const filterFile = "skein.filters"
-
 // StoreOptions say which store to open, and how.
 type StoreOptions struct {
 	Store    string // a folder, or fdb://…
