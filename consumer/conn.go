@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -73,11 +74,15 @@ type bufferedConn struct {
 	since time.Time // when pause was last called
 	bytes int       // read since then
 
-	limit atomic.Int64 // bytes that may still be passed on; 0: no limit
+	limit atomic.Int64    // bytes that may still be passed on; 0: no limit
+	raw   syscall.RawConn // nil: the system wakes us for each packet
 }
 
 func newBufferedConn(conn net.Conn) *bufferedConn {
 	c := &bufferedConn{Conn: conn, buf: make([]byte, largeBuffer)}
+	if s, ok := conn.(syscall.Conn); ok {
+		c.raw, _ = s.SyscallConn()
+	}
 	c.limit.Store(handshakeBytes)
 	return c
 }
@@ -116,6 +121,15 @@ func (c *bufferedConn) pause() {
 	busy := float64(c.bytes)*float64(gather)/float64(passed) > muchAtOnce
 	c.since, c.bytes = now, 0
 	if wait := gather - now.Sub(c.read); wait > 0 && !busy && !c.read.IsZero() {
+		c.wakeFrom(muchAtOnce)
 		<-time.After(wait)
+		c.wakeFrom(1)
+	}
+}
+
+// wakeFrom lets the system wake the process only once so many bytes have arrived. A read returns those that are there.
+func (c *bufferedConn) wakeFrom(bytes int) {
+	if c.raw != nil {
+		_ = c.raw.Control(func(fd uintptr) { wakeFrom(fd, bytes) })
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package consumer
+
+func wakeFrom(uintptr, int) {}
