@@ -181,3 +181,42 @@ func FuzzParseRelay(f *testing.F) {
 		}
 	})
 }
+
+// What arrives at a socket while a bufferedConn gathers is read with it, and what arrives later wakes the reader as soon as it is there.
+func TestGatherWakes(t *testing.T) {
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp", l.Addr().String())
+	must(err)
+	defer func() { _ = client.Close() }()
+	server, err := l.Accept()
+	must(err)
+	defer func() { _ = server.Close() }()
+	c, p := newBufferedConn(client), make([]byte, 100)
+	must(client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	for i := range 5 {
+		for range 3 { // after the first read of all, they come while it gathers
+			_, err := server.Write([]byte("abc"))
+			must(err)
+		}
+		for got := 0; got < 9; {
+			n, err := c.Read(p)
+			must(err)
+			got += n
+		}
+		time.AfterFunc(2*gather, func() { _, _ = server.Write([]byte{byte(i)}) })
+		began := time.Now()
+		if n, err := c.Read(p); n != 1 || err != nil || p[0] != byte(i) {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if passed := time.Since(began); passed < gather {
+			t.Errorf("a byte came after %v", passed)
+		}
+	}
+}
