@@ -199,7 +199,7 @@ func TestGatherWakes(t *testing.T) {
 	must(err)
 	defer func() { _ = server.Close() }()
 	c, p := newBufferedConn(client), make([]byte, 100)
-	must(client.SetReadDeadline(time.Now().Add(10*time.Second)))
+	must(client.SetReadDeadline(time.Now().Add(10 * time.Second)))
 	for i := range 5 {
 		for range 3 { // after the first read of all, they come while it gathers
 			_, err := server.Write([]byte("abc"))
