@@ -182,7 +182,7 @@ func FuzzParseRelay(f *testing.F) {
 	})
 }
 
-// What arrives at a socket while a bufferedConn gathers is read with it, and what arrives later wakes the reader as soon as it is there.
+// Packets that arrive while a bufferedConn gathers are read together, and a later one wakes the reader at once.
 func TestGatherWakes(t *testing.T) {
 	must := func(err error) {
 		if err != nil {
