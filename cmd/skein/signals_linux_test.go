@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,11 +31,19 @@ func TestHangup(t *testing.T) {
 	}
 	d.stop()
 	run(t, 0, "cursor 100", "replay", "--frames", plainPDS, "--store", store, "--until", "100")
+	logs := func() (all []string) {
+		all, err := filepath.Glob(filepath.Join(store, "*.log"))
+		must(t, err)
+		return slices.DeleteFunc(all, func(name string) bool { st, err := os.Stat(name); return err != nil || st.Size() == 0 })
+	}
+	before := logs()
 	replay := program(t, "replay", "--frames", plainPDS, "--store", store, "--rate", "200")
 	var errs lockedBuffer
 	replay.Stderr = &errs
 	must(t, replay.Start())
-	eventually(t, 30*time.Second, "the store is open", func() bool { return strings.Contains(errs.String(), "filters of known strings") })
+	eventually(t, 30*time.Second, "events are applied", func() bool {
+		return slices.ContainsFunc(logs(), func(name string) bool { return !slices.Contains(before, name) })
+	})
 	must(t, replay.Process.Signal(syscall.SIGHUP))
 	if err := replay.Wait(); exitCode(err) != command.ExitFailed || !strings.Contains(errs.String(), "replay: stopped ") {
 		t.Errorf("%v: %s", err, errs.String())
