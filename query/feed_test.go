@@ -29,6 +29,8 @@ func TestFeedsWithoutPosts(t *testing.T) {
 	unnamed := []string{"at://did:web:elsewhere.example.com/app.bsky.feed.post/x", "at://did:web:elsewhere.example.com/app.bsky.feed.post/y"}
 	likes := " = union(likes(" + viewer + "), members(" + strings.Join(unnamed, ", ") + "))"
 	file := "all" + likes + "\ndead" + likes + ", without=dead\nreplies" + likes + ", without=replies\nboth = mix(1, rank(of=members(" + viewer + "), via=likes), 1, members(" + strings.Join(unnamed, "), 1, members(") + ")), without=replies, without=dead\n"
+	fresh := "at://did:web:elsewhere.example.com/app.bsky.feed.post/" + oracle.TID(1_900_000_000_000_000<<10)
+	file += "fresh = mix(1, members(" + fresh + "), 1, likes(" + viewer + "))\n"
 	must(t, os.WriteFile(o.Path, []byte(file), 0o600))
 	var err error
 	without := o
@@ -116,6 +118,19 @@ func TestFeedsWithoutPosts(t *testing.T) {
 				t.Fatalf("%s at %d: shows %q, lacks %q", name, seq, slices.DeleteFunc(slices.Clone(got), in(want)), slices.DeleteFunc(want, in(got)))
 			}
 		}
+	}
+	p, times := url.Values{"feed": {"at://" + serviceDID + "/app.bsky.feed.generator/fresh"}, "limit": {"1"}}, 0
+	for more := true; more; more = p.Get("cursor") != "" {
+		a := w.answer(feedSkeleton, p)
+		if times += strings.Count(fmt.Sprint(a.Feed), fresh); !p.Has("cursor") { // a record names it between two pages
+			like(fresh)
+			w.index(frames)
+		}
+		p.Set("cursor", a.Cursor)
+		p.Set("limit", "50")
+	}
+	if times != 1 {
+		t.Errorf("a post that is named between two pages is shown %d times", times)
 	}
 	if len(dead) < 10 || len(replies) < 30 {
 		t.Errorf("%d dead posts, %d replies", len(dead), len(replies))

@@ -173,7 +173,7 @@ func (s *Server) handlesOf(ctx context.Context, q *xrpc.Query, t *table) (map[st
 	select {
 	case err := <-done:
 		return found, err
-	case <-ctx.Done(): // look-ups of documents that have begun end in time, for the next page (identities.Broker)
+	case <-ctx.Done(): // look-ups that have begun end in time, for the next page (identities.Broker)
 		mu.Lock()
 		defer mu.Unlock()
 		return maps.Clone(found), nil

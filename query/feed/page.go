@@ -77,7 +77,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 
 const (
 	postsRead = 20_000           // the largest set that newest sorts
-	unnamed   = dict.ID(1 << 63) // with a hash, the id of a post of members(…) that no record names: the same in all sources
+	unnamed   = dict.ID(1 << 63) // the first unnamedID
 )
 
 // newest returns what reads the posts of a source that is a set, newest first, after its place.
@@ -104,7 +104,7 @@ func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(
 		for i, uri := range uris {
 			p := algebra.MemberRecord{ID: dict.ID(ids[i]), Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
 			if p.ID >= dict.FirstReserved {
-				p.ID = unnamed | dict.ID(xxh3.HashString(uri))
+				p.ID = unnamedID(uri)
 			}
 			if rank.IsPost(uri) && (after.ID == dict.None || order.Compare(p, after) > 0) {
 				found = append(found, candidate{p, uri})
@@ -231,7 +231,8 @@ func (p *page) head(i int) (c candidate, ok bool) {
 			p.err = p.judge(q.posts[:q.known])
 		}
 		c = q.posts[0]
-		if _, again := slices.BinarySearch(p.shown, uint64(c.ID)); again || c.uri == p.pin || p.seen.has(c.uri) || p.gone[c.ID] {
+		_, again := slices.BinarySearch(p.shown, uint64(c.ID))
+		if _, before := slices.BinarySearch(p.shown, uint64(unnamedID(c.uri))); before || again || c.uri == p.pin || p.seen.has(c.uri) || p.gone[c.ID] {
 			continue
 		}
 		if p.each == 0 || p.authors[dict.AuthorityOf(c.uri)] < p.each {
@@ -241,6 +242,10 @@ func (p *page) head(i int) (c candidate, ok bool) {
 	}
 	return c, false
 }
+
+// unnamedID returns what stands for the id of a post of members(…) that no record names: the same in all sources. A post that is
+// named between two pages was shown under it.
+func unnamedID(uri string) dict.ID { return unnamed | dict.ID(xxh3.HashString(uri)) }
 
 // pass removes the first post.
 func (q *queue) pass() {
