@@ -299,6 +299,7 @@ func (c *intake) gap(g batch.Gap) error {
 	c.announce(&g)
 	return c.feed.add(func(b *batch.Batch) {
 		b.AddGap(g)
+		b.Heard = c.heard // not of before the gap
 		if !g.Suspect {
 			b.AddDeadLetter(batch.DeadLetter{Seq: g.After, Reason: g.Reason, Time: g.Time})
 		}

@@ -249,4 +249,11 @@ func TestHeardSince(t *testing.T) {
 	}
 	hear(5*day, 5*day, 3*day)
 	hear(6*day, 7*day, 7*day)
+	seq++ // a run that ends at once after a hole: the next one knows when
+	hole := synth.Message("#info", synth.Map{{Key: "name", Value: "OutdatedCursor"}})
+	runTo(t, g, consumer.Options{Relay: "ws://memory", Read: slices.Values([][]byte{hole, identity(seq, now)})})
+	if g, err = graph.Open(t.Context(), store, graph.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	hear(9*day, 9*day, 9*day)
 }

@@ -66,7 +66,7 @@ func (s *core) holesAfter(source string, gaps []format.Gap, heard time.Time) (h 
 	h = s.holes
 	now := time.Now().UTC()
 	if h.Unbroken.IsZero() && isStream(source) {
-		h.Unbroken, changed = now, true
+		h.Unbroken, h.Untimed, changed = now, true, true
 	}
 	for i := range gaps {
 		if !gaps[i].Suspect { // no repo can have changed unnoticed
@@ -75,14 +75,17 @@ func (s *core) holesAfter(source string, gaps []format.Gap, heard time.Time) (h 
 		if h.Floors = maps.Clone(h.Floors); h.Floors == nil {
 			h.Floors = map[uint32]format.Seq{}
 		}
-		changed, h.Unbroken = true, now
+		changed, h.Unbroken, h.Untimed = true, now, true
 		h.Noted++
 		for _, l := range s.lanes {
 			l.raiseFloors(h.Floors, source, gaps[i].After)
 		}
 	}
-	if s.timed = s.timed || changed; s.timed && heard.After(h.Unbroken) { // this machine's clock is behind
-		h.Unbroken, changed = heard.UTC(), true
+	if h.Untimed && !heard.IsZero() {
+		h.Untimed, changed = false, true
+		if heard.After(h.Unbroken) { // this machine's clock was behind
+			h.Unbroken = heard.UTC()
+		}
 	}
 	return h, changed
 }

@@ -36,7 +36,7 @@ func (s *cursors) begin(ctx context.Context, source string, b *batch.Batch) erro
 		if gap := s.late(); gap != nil {
 			gaps = append([]format.Gap{*gap}, gaps...)
 		}
-	} else if len(dead)+len(gaps) == 0 && !b.Heard.After(s.holes.Unbroken) {
+	} else if len(dead)+len(gaps) == 0 && (b.Heard.IsZero() || !s.holes.Untimed) {
 		return nil
 	}
 	l := s.lanes[0]

@@ -98,7 +98,6 @@ type core struct {
 	writing sync.Mutex // held by every write; guards lanes
 	lanes   []*lane    // each for some of the partitions; none if the Store has none
 	holes   format.Holes
-	timed   bool                 // holes.Unbroken is of this run
 	total   format.AccountCounts // of the store, as of when this process got its partitions: counts do not move with them
 
 	// status guards what readers ask about the last commit while a write, which may take

@@ -53,7 +53,11 @@ func (a *archiver) start(ctx context.Context, address string) error {
 	ctx = running
 	a.reader.Store(r)
 	a.jobs.wg.Go(func() {
+		heard := a.o.Store.Unbroken()
 		err := a.o.awaitStream(ctx)
+		if err == nil && !heard { // it is read up to the stream, which has begun only now
+			err = a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Begun = a.o.streamNow().UTC() })
+		}
 		a.o.Archiving(true)
 		if err == nil {
 			err = r.Run(ctx)

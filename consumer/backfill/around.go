@@ -304,7 +304,10 @@ func (g *grower) outsiders(ctx context.Context) (all, leaving []string, err erro
 			return nil
 		}))
 	})
-	return all, leaving, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return all, leaving, nil
 }
 
 // enqueue queues repos for a cause; with "around", those that are not in place.

@@ -83,7 +83,12 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	if began != nil {
 		began()
 	}
-	m.jobs.wg.Go(func() { m.queueMissing(ctx) })
+	m.jobs.wg.Go(func() {
+		for err := m.queueMissing(ctx); err != nil && ctx.Err() == nil; err = m.queueMissing(ctx) {
+			m.o.Logger.Error("queueing incomplete repos failed; trying again in a minute", "error", err)
+			_ = outward.Wait(ctx, time.Minute)
+		}
+	})
 	m.jobs.wg.Go(func() { m.comparer.watchHoles(ctx) })
 	m.jobs.wg.Go(func() {
 		for outward.Wait(ctx, relistEvery) == nil {
@@ -134,10 +139,10 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 }
 
 // queueMissing queues repos that are known to miss records but are not in the queue.
-func (m *Manager) queueMissing(ctx context.Context) {
+func (m *Manager) queueMissing(ctx context.Context) error {
 	back := m.o.Store.Backfill()
 	if back.Around.Hops > 0 {
-		return // the grower queues those of the part
+		return nil // the grower queues those of the part
 	}
 	partial, lacks := back.Roster.Known() && back.Archive == "", false
 	err := m.o.Store.View(ctx, func(s *graph.View) error {
@@ -150,9 +155,7 @@ func (m *Manager) queueMissing(ctx context.Context) {
 			return !st.Has(graph.FlagResync) && (st.Has(graph.FlagDesync|graph.FlagReturned) || partial && st.Has(graph.FlagPartial))
 		}, nil)
 	}
-	if err != nil && ctx.Err() == nil {
-		m.o.Logger.Error("queueing incomplete repos failed; the next start tries again", "error", err)
-	}
+	return err
 }
 
 // resume continues the jobs that the last process left.

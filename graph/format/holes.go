@@ -19,6 +19,8 @@ type Holes struct {
 	// Unbroken is since when the stream has been read without a hole: when listening began, or when the newest hole was
 	// noted.
 	Unbroken time.Time `json:"unbroken,omitzero"`
+	// Untimed says that Unbroken is by this machine's clock, which may be behind: the stream's times have not come yet.
+	Untimed bool `json:"untimed,omitempty"`
 	// Floors are the last events before the newest hole, by the number of their source in
 	// their partition (NoteNumber). The status that an #account up to there named may have
 	// changed in the hole.

@@ -120,6 +120,7 @@ func BothHoles(a, b format.Holes) format.Holes {
 		if h.Unbroken.After(all.Unbroken) {
 			all.Unbroken = h.Unbroken
 		}
+		all.Untimed = all.Untimed || h.Untimed
 		for number, seq := range h.Floors { // both rows may have it, from before one of them moved
 			all.Floors[number] = max(all.Floors[number], seq)
 		}
