@@ -75,11 +75,14 @@ func TestArchiveJob(t *testing.T) {
 	w := newWorld(t, 1)
 	var heard atomic.Bool
 	w.deaf = true
-	x := w.index(newStore(), func(o *Options) {
+	var x *index
+	var begun atomic.Int64 // when it began, by the store
+	x = w.index(newStore(), func(o *Options) {
 		o.Relay = "" // its list has none of these accounts
 		o.Listening = func() (time.Time, bool) { return time.Time{}, heard.Load() }
 		o.Archiving = func(is bool) {
 			if is {
+				begun.CompareAndSwap(0, x.g.Backfill().Begun.UnixMilli())
 				reading.Add(1)
 			} else {
 				reading.Add(-1)
@@ -93,9 +96,10 @@ func TestArchiveJob(t *testing.T) {
 	if st := x.m.StatusNow(); !st.Busy {
 		t.Errorf("before the stream is heard: %+v", st)
 	}
+	now := time.Now().UnixMilli()
 	heard.Store(true)
-	if st := x.settle(t); !strings.Contains(st.Ended["archive"], "refused") || x.g.Backfill().Archive != "" {
-		t.Errorf("an address of something else: %q, stored: %+v", st.Ended["archive"], x.g.Backfill())
+	if st := x.settle(t); begun.Load() < now || !strings.Contains(st.Ended["archive"], "refused") || x.g.Backfill().Archive != "" {
+		t.Errorf("an address of something else: %q, stored: %+v; begun %d ms after the stream", st.Ended["archive"], x.g.Backfill(), begun.Load()-now)
 	}
 	hold := make(chan struct{})
 	wait := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { <-hold; rw.WriteHeader(http.StatusServiceUnavailable) })
