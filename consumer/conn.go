@@ -75,7 +75,7 @@ type bufferedConn struct {
 	bytes int       // read since then
 
 	limit atomic.Int64    // bytes that may still be passed on; 0: no limit
-	raw   syscall.RawConn // nil: the system wakes us for each packet
+	raw   syscall.RawConn // of the socket; nil if there is none
 }
 
 func newBufferedConn(conn net.Conn) *bufferedConn {

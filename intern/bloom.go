@@ -54,7 +54,7 @@ type stringFilter struct {
 func nowSpan() uint64 { return uint64(time.Now().UnixMicro()) << 10 >> spanShift }
 
 // defaultFillAfter is the number of failed lookups before the filters are filled. An idle
-// store never reads its dictionary for them. A failed lookup takes as long as reading perMiss strings.
+// store never reads its dictionary for them. perMiss is an estimate of how many strings are read in the time of a failed lookup.
 const defaultFillAfter, perMiss = 300_000, 20
 
 // spanShift makes a span of 2^36 microseconds of a TID.
