@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -131,6 +132,11 @@ func (c *intake) carryOut(v *decision) error {
 	if v.jumped {
 		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.sequence.numbers.last))
 		c.metrics.Jumps.Inc()
+		if missing := c.sequence.missing(); missing != nil {
+			if err := c.gap(*missing); err != nil {
+				return err
+			}
+		}
 	}
 	for _, h := range v.frames {
 		if err := wire.Parse(h.frame, &c.held); err != nil {
@@ -295,7 +301,7 @@ func (c *intake) resume(after batch.Seq) {
 
 // gap records that events may be missing here.
 func (c *intake) gap(g batch.Gap) error {
-	g.After = c.sequence.numbers.newest()
+	g.After = cmp.Or(g.After, c.sequence.numbers.newest())
 	c.announce(&g)
 	return c.feed.add(func(b *batch.Batch) {
 		b.AddGap(g)

@@ -38,31 +38,40 @@ const reusedWithin = 10 * time.Minute
 // is that event. If an event with another time has its number, the relay lost its newest events and
 // gave their numbers to others (the times are close: errReused), or its sequence restarted and passed
 // the cursor while nobody listened (errRestarted). If the event does not come, the cause is unknown (a PDS erases
-// the events of a deleted account), and verify returns a gap.
-func (s *sequence) verify(m *wire.Message) (again bool, missing *batch.Gap, err error) {
+// the events of a deleted account, and a relay its oldest ones), and verify returns a gap; after an implausible jump, missing does.
+func (s *sequence) verify(m *wire.Message) (again bool, gap *batch.Gap, err error) {
 	stored := s.expected
-	if stored == nil || m.Seq < stored.Seq { // checked, or older than requested
+	if stored == nil || m.Seq < stored.Seq || m.Seq-stored.Seq >= implausibleJump { // checked, older than requested, or not believed yet
 		return false, nil, nil
-	}
-	s.expected = nil
-	if m.Seq > stored.Seq {
-		if s.outdated || m.Seq-stored.Seq >= implausibleJump {
-			return false, nil, nil // recorded already, or implausible
-		}
-		return false, &batch.Gap{
-			Reason: sequenceUnverified, Suspect: true, Since: stored.Time.UTC(),
-			Detail: fmt.Sprintf("the relay no longer has the last applied event, %d: its sequence may have restarted", stored.Seq),
-		}, nil
 	}
 	var at time.Time
 	isReadable := at.UnmarshalText(m.Time) == nil
+	if m.Seq > stored.Seq {
+		if !stored.Exact && isReadable && !at.After(stored.Time) { // after Rewind: what follows was applied before
+			s.expected = nil
+		}
+		return false, s.missing(), nil
+	}
+	s.expected = nil
 	switch {
-	case !isReadable, at.UnixMicro() == stored.Time.UnixMicro():
+	case !isReadable, !stored.Exact, at.UnixMicro() == stored.Time.UnixMicro():
 		return true, nil, nil
 	case at.Sub(stored.Time).Abs() <= reusedWithin:
 		return true, nil, errReused
 	}
 	return true, nil, fmt.Errorf("%w: event %d was applied with the time %s, and now has %s", errRestarted, stored.Seq, stored.Time.UTC().Format(time.RFC3339Nano), at.UTC().Format(time.RFC3339Nano))
+}
+
+// missing returns the gap after the last applied event if the relay has sent later events instead of it.
+func (s *sequence) missing() (gap *batch.Gap) {
+	if stored := s.expected; stored != nil && !s.outdated { // else recorded already
+		gap = &batch.Gap{
+			Reason: sequenceUnverified, After: stored.Seq, Suspect: true, Since: stored.Time.UTC(),
+			Detail: fmt.Sprintf("the relay no longer has the last applied event, %d: it may have deleted later ones, too, or have restarted its sequence", stored.Seq),
+		}
+	}
+	s.expected = nil
+	return gap
 }
 
 // An event with an old number that is at least restartedBy newer than the last accepted event

@@ -331,10 +331,19 @@ func TestRestartedSequence(t *testing.T) {
 		// The event of the cursor is gone, as when a PDS erases the events of a deleted
 		// account: nobody can tell whether the sequence is the same.
 		"erased": {104, time.Second, false, 1, 1000},
+		// The relay's oldest event is far above the cursor, and it says nothing of that.
+		"far": {2_000_104, time.Microsecond, false, 1, 1000},
+		// The time of the event of the cursor was not credible, and the event is gone.
+		"inexact": {104, time.Second, false, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
-			r := relay.NewRecorded([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, now.Add(-time.Minute))})
+			newest := now.Add(-time.Minute)
+			if name == "inexact" {
+				newest = now.Add(-1000 * time.Hour)
+			}
+			end := max(109, c.first+5)
+			r := relay.NewRecorded([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, newest)})
 			srv := serve(t, r)
 			zero := int64(0)
 			consume(t, g, consumer.Options{Relay: srv, Cursor: &zero}, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 103 })
@@ -348,7 +357,7 @@ func TestRestartedSequence(t *testing.T) {
 				return now.Add(time.Duration(seq) * c.apart)
 			}
 			url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
-				for seq := c.first; seq < 110; seq++ {
+				for seq := c.first; seq <= end; seq++ {
 					_ = conn.WriteMessage(websocket.BinaryMessage, identity(seq, at(seq)))
 				}
 				_, _, _ = conn.NextReader()
@@ -357,9 +366,9 @@ func TestRestartedSequence(t *testing.T) {
 			var last consumer.Status
 			consume(t, g, consumer.Options{Relay: url, Source: source}, 2*time.Second, func(k *consumer.Consumer) bool {
 				last = k.Status()
-				return last.State == consumer.Blocked || last.Cursor == 109
+				return last.State == consumer.Blocked || last.Cursor == end
 			})
-			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != 109 {
+			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != end {
 				t.Errorf("%+v, cursor %d", last, cursor(g, source))
 			}
 			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect) {
