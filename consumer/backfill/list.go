@@ -109,6 +109,8 @@ func (l *lister) begin(ctx context.Context, job *listJob) {
 		}
 		if ctx.Err() == nil {
 			l.end(ctx, job, err)
+		} else {
+			l.jobs.end(jobRepos, "") // it continues in the next run
 		}
 	})
 }

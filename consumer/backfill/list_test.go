@@ -205,6 +205,17 @@ func TestListContinues(t *testing.T) {
 	}
 }
 
+// Lists that a move of partitions interrupts continue when the Manager runs again.
+func TestListsRunAgain(t *testing.T) {
+	m := idle(t, Options{}) // the stream is never heard, so the lists wait
+	must(t, m.o.Store.ChangeBackfill(t.Context(), func(b *format.Backfill) {
+		b.Hosts = map[string]format.HostBackfill{"http://127.0.0.1:1": {}}
+	}))
+	for range 2 {
+		must(t, m.Run(context.WithCancel(t.Context())))
+	}
+}
+
 // Lists wait while too many repos are queued, in all or of one host; both are counted as jobs come and go.
 func TestRoomForLists(t *testing.T) {
 	m := idle(t, Options{})
