@@ -995,7 +995,7 @@ func (n *net) index() *evidence.Index {
 		n.unbroken, n.since = x.Holes.Unbroken, n.clock+1<<10
 	}
 	if !x.Holes.Unbroken.IsZero() {
-		x.Holes.Unbroken = time.UnixMicro(int64(n.since >> 10))
+		x.Holes.Unbroken, x.Holes.Untimed = time.UnixMicro(int64(n.since>>10)), false
 	}
 	return x
 }

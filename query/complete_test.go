@@ -84,6 +84,14 @@ func (w *world) incomplete(call string, want bool) {
 	}
 }
 
+// heard lets enough of the stream come that its times say since when it is heard.
+func (w *world) heard() {
+	w.t.Helper()
+	var b batch.Batch
+	b.Heard = time.Unix(1, 0)
+	must(w.t, w.store.Apply(w.t.Context(), "memory", &b))
+}
+
 // Where all is known, no answer says that something is missing. What depends on an account that is not is incomplete: on its
 // own records, or on those of everybody.
 func TestComplete(t *testing.T) {
@@ -92,6 +100,7 @@ func TestComplete(t *testing.T) {
 	w.says("query?set=followers("+a[1]+")", 200, `"reason":"nothing is indexed yet"`)
 	w.says("path?from="+never+"&to="+never, 200, `{"path":["`+never+`"]}`)
 	w.commit(1, a[0], oracle.Op{Kind: "follow", Rkey: "x", Subject: a[1]})
+	w.heard()
 	everybody := []string{
 		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")&since=2026-01-01", "path?from=" + a[0] + "&to=" + never, "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
 		"getBlocks?actor=" + a[0] + "&direction=blockedBy", "counts?edge=followers&subject=" + a[1], "query?set=rank(of=members(" + never + "),via=followers)", "rank?of=members(" + never + ")&via=followers",

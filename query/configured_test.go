@@ -88,6 +88,7 @@ func TestConfiguredKinds(t *testing.T) {
 	w.says("subscribe?set=replies("+parent+")", 400, "cannot be watched")
 	w.says("subscribe?set=posts("+did(6)+",since=1d)", 400, "cannot be watched")
 	// A part of the network fetches the repos of its members again, and nobody else's.
+	w.heard()
 	must(t, w.store.ChangeBackfill(t.Context(), func(b *format.Backfill) {
 		b.Around, b.Swept = format.Around{Centers: []string{did(1)}, Hops: 1}, w.store.SweepDue()
 	}))

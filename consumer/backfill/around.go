@@ -156,7 +156,7 @@ func (g *grower) tell(ctx context.Context) error {
 	a.Members = g.o.Around.Part.Members()
 	return g.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if a.Since = b.Around.Since; slices.ContainsFunc(a.Centers, func(c string) bool { return !slices.Contains(b.Around.Centers, c) }) {
-			a.Since = g.o.streamNow().UTC()
+			a.Since = g.o.streamNow().Add(2 * time.Minute).UTC() // times of events may be so far behind
 		}
 		b.Around = a
 	})

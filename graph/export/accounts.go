@@ -202,7 +202,9 @@ func (x *exporter) doubts() error {
 	if err != nil {
 		return err
 	}
-	d.Hole, d.Unbroken = h.Uncompared(), h.Unbroken
+	if d.Hole = h.Uncompared(); !h.Untimed {
+		d.Unbroken = h.Unbroken
+	}
 	for number, seq := range h.Floors {
 		if source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]; known {
 			d.Floors[source] = max(d.Floors[source], seq)

@@ -55,7 +55,7 @@ func since(w language.Window, t time.Time) bool { return !w.All() && !time.UnixM
 
 // heard reports whether a window begins after the stream's newest hole: the index has heard everything that was made in it.
 func (x *Index) heard(w language.Window) bool {
-	return !x.Holes.Uncompared() && !x.Holes.Unbroken.IsZero() && since(w, x.began())
+	return !x.Holes.Uncompared() && !x.Holes.Untimed && !x.Holes.Unbroken.IsZero() && since(w, x.began())
 }
 
 // began returns since when everything is heard: since the newest hole, and in a part of the network since it has its centers.

@@ -93,6 +93,7 @@ func TestEverybody(t *testing.T) {
 		"no list, in a window before":       {x: index(live), w: from(-time.Second), accounts: 7, roster: 1, reason: "has not read a list"},
 		"in a window without a beginning":   {x: index(live), w: language.Window{From: -1 << 63, To: noon.UnixMicro()}, accounts: 7, roster: 1, reason: "has not read a list"},
 		"in a window, never heard":          {x: index(unread, func(x *evidence.Index) { x.Holes.Unbroken = time.Time{} }), w: from(time.Hour), roster: 1, reason: "has not read a list"},
+		"in a window, by our clock":         {x: index(unread, func(x *evidence.Index) { x.Holes.Untimed = true }), w: from(time.Hour), roster: 1, reason: "has not read a list"},
 		"an archive is read":                {x: index(unread, func(x *evidence.Index) { x.Past.Archive = "https://a" }), roster: 1, reason: "is reading the archive"},
 		"lists are read":                    {x: index(unread, func(x *evidence.Index) { x.Past.Hosts = map[string]format.HostBackfill{"h": {}} }), roster: 1, reason: "is reading the lists"},
 		"lists are read again":              {x: index(func(x *evidence.Index) { x.Past.Hosts = map[string]format.HostBackfill{"h": {}} })},
