@@ -108,6 +108,9 @@ func TestArchiveJob(t *testing.T) {
 	if err := x.m.Archive(t.Context(), h.URL); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second archive at the same time: %v", err)
 	}
+	if err := x.m.Archive(t.Context(), "https://another.example.com"); err == nil || !strings.Contains(err.Error(), "another archive, "+h.URL) {
+		t.Errorf("another archive: %v", err)
+	}
 	if st := x.m.StatusNow(); st.Archive != h.URL || !st.Busy {
 		t.Errorf("%+v, want that it reads %s", st, h.URL)
 	}

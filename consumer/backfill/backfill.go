@@ -104,10 +104,17 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		m.jobs.wg.Go(func() { m.auditor.run(ctx) })
 	}
 	slots := make(chan struct{}, m.o.Fetchers)
-	resolvers := make(chan struct{}, max(m.o.Fetchers/4, 1))
+	var resolvers [methods]chan struct{}
+	for i := range resolvers {
+		resolvers[i] = make(chan struct{}, max(m.o.Fetchers/(4<<i), 1))
+	}
 	var busy sync.WaitGroup
 	for ctx.Err() == nil {
-		j, resolve, wait := m.queue.next(len(slots) == cap(slots), len(resolvers) < cap(resolvers))
+		var mayResolve [methods]bool
+		for i, r := range resolvers {
+			mayResolve[i] = len(r) < cap(r)
+		}
+		j, resolve, wait := m.queue.next(len(slots) == cap(slots), mayResolve)
 		if j == nil {
 			select {
 			case <-time.After(wait):
@@ -118,7 +125,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		}
 		room, work := slots, m.fetcher.fetch
 		if resolve {
-			room, work = resolvers, m.fetcher.resolve
+			room, work = resolvers[methodOf(j.did)], m.fetcher.resolve
 		}
 		select {
 		case room <- struct{}{}:

@@ -2,7 +2,6 @@ package backfill
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skein.blue/graph/format"
@@ -229,11 +229,15 @@ func TestRoomForLists(t *testing.T) {
 	if m.queue.hasRoom(host) || !m.queue.hasRoom("https://other.example.com") || !m.queue.hasRoom("") {
 		t.Errorf("of the host %v, of another %v, in all %v", m.queue.hasRoom(host), m.queue.hasRoom("https://other.example.com"), m.queue.hasRoom(""))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := m.queue.awaitRoom(ctx, host); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("did not wait: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for within, want := range map[time.Duration]string{time.Hour: "deadline exceeded", 2 * time.Hour: "5000 of its repos"} {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			if err := m.queue.awaitRoom(ctx, host); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("after %v: %v, want %q", within, err, want)
+			}
+			cancel()
+		}
+	})
 	m.queue.sched.remove(m.queue.sched.jobs["did:web:a17.example.com"])
 	must(t, m.queue.awaitRoom(t.Context(), host))
 }

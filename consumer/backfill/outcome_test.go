@@ -46,7 +46,7 @@ func TestRetries(t *testing.T) {
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 			_, err := m.o.Store.ChangeResync(t.Context(), did, func(r *format.Resync) bool { r.Tries = c.tries; return true })
 			must(t, err)
-			j, _, _ := m.queue.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), [methods]bool{true, true})
 			if j == nil || j.did != did {
 				t.Fatalf("the next job is %+v", j)
 			}
@@ -79,7 +79,7 @@ func TestBusyIsNotATry(t *testing.T) {
 	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	busy := &failure{why: failNoRoom, err: repo.ErrNoRoom, busy: true}
 	for n := range mostBusy + 1 {
-		j, _, _ := m.queue.sched.next(time.Now().Add(time.Second), true)
+		j, _, _ := m.queue.sched.next(time.Now().Add(time.Second), [methods]bool{true, true})
 		if j == nil {
 			t.Fatalf("no job after %d failures", n)
 		}
@@ -98,7 +98,7 @@ func TestFailureOfAnOldFetch(t *testing.T) {
 	m := idle(t, Options{Patience: Patience{Tries: 3, Retry: 2 * time.Second}})
 	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
 	for n := range 8 {
-		j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
+		j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), [methods]bool{true, true})
 		if j == nil {
 			t.Fatal("no job")
 		}
@@ -112,7 +112,7 @@ func TestFailureOfAnOldFetch(t *testing.T) {
 			t.Fatalf("in memory: %+v, stored: %+v", next, row)
 		}
 	}
-	j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), true)
+	j, _, _ := m.queue.sched.next(time.Now().Add(time.Hour), [methods]bool{true, true})
 	m.fetcher.failed(t.Context(), j, &failure{why: failHost, err: io.EOF, host: true})
 	if row := rowOf(t, m, did); row.State != format.ResyncFailed {
 		t.Errorf("nothing more was missed, but it is not given up: %+v", row)
@@ -138,7 +138,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{Patience: Patience{Tries: 3, Retry: time.Second}})
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, did))
-			j, _, _ := m.queue.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), [methods]bool{true, true})
 			hidden := true
 			for i, active := range c.announced {
 				hidden = !active
@@ -161,7 +161,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			if !c.fetched {
 				return
 			}
-			if j, _, _ = m.queue.sched.next(time.Now().Add(time.Minute), true); j == nil {
+			if j, _, _ = m.queue.sched.next(time.Now().Add(time.Minute), [methods]bool{true, true}); j == nil {
 				t.Fatal("no job")
 			}
 			m.fetcher.failed(t.Context(), j, answer)
@@ -179,7 +179,7 @@ func removed(t *testing.T) (m *Manager, j *job) {
 	a := w.add(1, 5)
 	m = idle(t, Options{})
 	must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
-	j, _, _ = m.queue.sched.next(time.Now(), true)
+	j, _, _ = m.queue.sched.next(time.Now(), [methods]bool{true, true})
 	if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
 		t.Fatalf("%+v, %v", p, err)
 	}
@@ -228,7 +228,7 @@ func TestSuperseded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := idle(t, Options{})
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
-			j, _, _ := m.queue.sched.next(time.Now(), true)
+			j, _, _ := m.queue.sched.next(time.Now(), [methods]bool{true, true})
 			before := j.generation
 			_, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true })
 			must(t, err)

@@ -110,9 +110,14 @@ func (q *Queue) hasRoom(host string) bool {
 	return len(q.sched.jobs) < mostQueued && (host == "" || q.sched.listed[host] < mostOfAHost)
 }
 
-// awaitRoom waits until more repos of a host's list may be queued.
+// awaitRoom waits until more repos of a host's list may be queued, but only an hour for the repos of this host alone.
 func (q *Queue) awaitRoom(ctx context.Context, host string) error {
-	for !q.hasRoom(host) {
+	for began := time.Now(); !q.hasRoom(host); {
+		if !q.hasRoom("") {
+			began = time.Now()
+		} else if time.Since(began) > time.Hour {
+			return fmt.Errorf("%d of its repos have been waiting for it for an hour; not reading on", mostOfAHost)
+		}
 		if err := outward.Wait(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
@@ -142,7 +147,7 @@ func (q *Queue) report(st *Status) {
 
 // next returns the next job, as scheduler.next does. isFull says that all fetchers are busy.
 // Without a job, it returns how long to wait for one.
-func (q *Queue) next(isFull, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
+func (q *Queue) next(isFull bool, mayResolve [methods]bool) (j *job, resolve bool, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -178,7 +183,7 @@ func (q *Queue) answered(j *job, f *failure) (lost []*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.sched.fetching, j)
-	j.at.done(f.host && !f.busy, f.after, q.o.HostRetry, time.Now())
+	j.at.done(f.host && !f.busy, f.host && f.busy, f.after, q.o.HostRetry, time.Now())
 	return q.sched.giveUp(j.at, q.o.HostTries)
 }
 

@@ -19,6 +19,7 @@ type host struct {
 	ready    []*job // due now
 	inFlight int
 	failures int       // in a row; only those that were the host's fault, not a repo's
+	refusing time.Time // since then it has only asked us to wait; zero if it has not
 	resume   time.Time // no requests until then
 	listed   bool      // is in scheduler.turn
 	domain   *domain
@@ -63,6 +64,16 @@ type job struct {
 	end        context.CancelCauseFunc // of that request
 }
 
+// methods is the number of methods of DIDs: did:plc, and did:web, whose documents are on servers of strangers, who may let us wait.
+const methods = 2
+
+func methodOf(did string) int {
+	if strings.HasPrefix(did, "did:web:") {
+		return 1
+	}
+	return 0
+}
+
 // backoff returns the wait after a number of failures, with jitter: base, doubled for each, up
 // to most.
 func backoff(failures int, base, most time.Duration) time.Duration {
@@ -101,7 +112,7 @@ type scheduler struct {
 	hosts     map[string]*host       // by address, like https://pds.example.com
 	turn      []*host                // hosts with ready jobs
 	listed    map[string]int         // number of jobs by the host that listed them
-	unknown   []*job                 // due, but the host is unknown
+	unknown   [methods][]*job        // due, but the host is unknown
 	fetching  map[*job]*host         // repos that a host has been asked for
 	parked    map[string]string      // DIDs that are not retried, with the reason: a Failure, or "" for inactive accounts
 	isFull    bool                   // all fetchers are busy
@@ -176,8 +187,8 @@ func (s *scheduler) drop(j *job) {
 
 // next returns the next job, or nil. Without a job, wait is the time until there may be one; 0
 // means that something else must happen first. resolve means that the job's host is unknown;
-// next returns such jobs only if mayResolve, and others only if not isFull.
-func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, wait time.Duration) {
+// next returns such jobs only if mayResolve for their method, and others only if not isFull.
+func (s *scheduler) next(now time.Time, mayResolve [methods]bool) (j *job, resolve bool, wait time.Duration) {
 	for len(s.waiting) > 0 && !s.waiting[0].due.After(now) {
 		j, _ := heap.Pop(&s.waiting).(*job)
 		s.ready(j)
@@ -185,11 +196,12 @@ func (s *scheduler) next(now time.Time, mayResolve bool) (j *job, resolve bool, 
 	if len(s.waiting) > 0 {
 		wait = s.waiting[0].due.Sub(now)
 	}
-	if n := len(s.unknown); n > 0 && mayResolve {
-		j = s.unknown[n-1]
-		s.unknown = s.unknown[:n-1]
-		j.running, j.started = true, j.generation
-		return j, true, 0
+	for m, jobs := range s.unknown {
+		if len(jobs) > 0 && mayResolve[m] {
+			j, s.unknown[m] = jobs[0], jobs[1:]
+			j.running, j.started = true, j.generation
+			return j, true, 0
+		}
 	}
 	if s.isFull {
 		return nil, false, wait
@@ -306,7 +318,8 @@ func (s *scheduler) giveUp(h *host, failures int) (jobs []*job) {
 // ready moves a due job to where next finds it.
 func (s *scheduler) ready(j *job) {
 	if j.host == "" {
-		s.unknown = append(s.unknown, j)
+		m := methodOf(j.did)
+		s.unknown[m] = append(s.unknown[m], j)
 		return
 	}
 	h := s.host(j.host)
@@ -323,13 +336,21 @@ func (h *host) leave() {
 	h.domain.inFlight--
 }
 
-// done records the end of a request to the host.
-func (h *host) done(failed bool, after, base time.Duration, now time.Time) {
+// mostRefusing is how long a host may do nothing but ask us to wait before that counts as failures.
+const mostRefusing = time.Hour
+
+// done records the end of a request to the host. busy says that it asked us to wait.
+func (h *host) done(failed, busy bool, after, base time.Duration, now time.Time) {
 	h.leave()
-	if failed {
+	if !busy {
+		h.refusing = time.Time{}
+	} else if h.refusing.IsZero() {
+		h.refusing = now
+	}
+	if failed || busy && now.Sub(h.refusing) > mostRefusing {
 		h.failures++
 		after = max(after, backoff(h.failures, base, 10*time.Minute))
-	} else {
+	} else if !busy {
 		h.failures = 0
 	}
 	if after > 0 {

@@ -117,7 +117,7 @@ func (w *schedulerTwin) eligible() map[string]bool {
 }
 
 // next asks the scheduler for a job, and checks the answer.
-func (w *schedulerTwin) next(mayResolve bool) {
+func (w *schedulerTwin) next(mayResolve [methods]bool) {
 	w.t.Helper()
 	w.place()
 	eligible := w.eligible()
@@ -128,10 +128,12 @@ func (w *schedulerTwin) next(mayResolve bool) {
 			soonest = at
 		}
 	}
-	for _, j := range w.jobs {
+	for did, j := range w.jobs {
 		switch j.at {
 		case inUnknown:
-			unknown++
+			if mayResolve[methodOf(did)] {
+				unknown++
+			}
 		case inWaiting:
 			note(j.due)
 		case inReady:
@@ -141,7 +143,7 @@ func (w *schedulerTwin) next(mayResolve bool) {
 	j, resolve, wait := w.s.next(w.now, mayResolve)
 	switch {
 	case j == nil:
-		if len(eligible) > 0 || mayResolve && unknown > 0 {
+		if len(eligible) > 0 || unknown > 0 {
 			w.t.Fatalf("no job, but %d hosts may be asked and %d jobs resolved", len(eligible), unknown)
 		}
 		want := time.Duration(0)
@@ -153,7 +155,7 @@ func (w *schedulerTwin) next(mayResolve bool) {
 		}
 		return
 	case resolve:
-		if !mayResolve || w.jobs[j.did] == nil || w.jobs[j.did].at != inUnknown {
+		if !mayResolve[methodOf(j.did)] || w.jobs[j.did] == nil || w.jobs[j.did].at != inUnknown {
 			w.t.Fatalf("%s to be resolved: %+v", j.did, w.jobs[j.did])
 		}
 	default:
@@ -161,7 +163,7 @@ func (w *schedulerTwin) next(mayResolve bool) {
 		if tw == nil || tw.at != inReady || !eligible[j.host] || j.host != tw.host {
 			w.t.Fatalf("%s from %s: %+v; may be asked: %v", j.did, j.host, tw, eligible)
 		}
-		if mayResolve && unknown > 0 {
+		if unknown > 0 {
 			w.t.Fatal("a fetch, although a job could be resolved")
 		}
 		for other := range eligible { // domains with the fewest fetches come first
@@ -190,7 +192,7 @@ func (w *schedulerTwin) end(rng *rand.Rand, did string) {
 	after := time.Duration(rng.IntN(3)) * time.Second * time.Duration(rng.IntN(2))
 	sh := w.s.host(tw.host)
 	before := sh.resume
-	sh.done(failed, after, time.Second, w.now)
+	sh.done(failed, false, after, time.Second, w.now)
 	h.inFlight--
 	if h.failures++; !failed {
 		h.failures = 0
@@ -306,7 +308,7 @@ func TestScheduler(t *testing.T) {
 				if rng.IntN(8) == 0 { // a row whose Due was never set
 					due = time.Time{}
 				}
-				w.put(fmt.Sprintf("did:web:a%d.example.com", rng.IntN(60)), due, hints[rng.IntN(len(hints))])
+				w.put(fmt.Sprintf([]string{"did:web:a%d.example.com", "did:plc:a%d"}[rng.IntN(2)], rng.IntN(30)), due, hints[rng.IntN(len(hints))])
 			case 2:
 				w.now = w.now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			case 3:
@@ -319,9 +321,23 @@ func TestScheduler(t *testing.T) {
 					w.end(rng, running[rng.IntN(len(running))])
 				}
 			default:
-				w.next(rng.IntN(3) > 0 && len(running) < fetchers)
+				w.next([methods]bool{rng.IntN(3) > 0 && len(running) < fetchers, rng.IntN(3) > 0})
 			}
 			w.check()
+		}
+	}
+}
+
+// A host that for an hour does nothing but ask us to wait has failed, until it does something else.
+func TestRefusingHosts(t *testing.T) {
+	h, now := newScheduler(1, 1).host("https://pds.example.com"), time.Now()
+	for _, c := range []struct {
+		at       time.Duration
+		busy     bool
+		failures int
+	}{{0, true, 0}, {time.Hour, true, 0}, {time.Hour + 1, true, 1}, {2 * time.Hour, true, 2}, {2 * time.Hour, false, 0}, {3 * time.Hour, true, 0}, {4 * time.Hour, true, 0}} {
+		if h.done(false, c.busy, 0, time.Second, now.Add(c.at)); h.failures != c.failures {
+			t.Errorf("after %v: %d failures, want %d", c.at, h.failures, c.failures)
 		}
 	}
 }
