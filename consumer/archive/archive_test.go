@@ -426,6 +426,13 @@ func TestUntil(t *testing.T) {
 	}}); err != nil {
 		t.Error(err)
 	}
+	s.fail = func(w http.ResponseWriter, _ *http.Request) bool {
+		_, err := io.WriteString(w, `{"plannedThroughSeq":5,"sealedTipSeq":5,"segments":[]}`)
+		return err == nil
+	}
+	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrArchive) {
+		t.Errorf("an archive that begins again: %v", err)
+	}
 }
 
 // Malformed blocks are errors; all others are readable.

@@ -141,6 +141,9 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 	if err != nil {
 		return p, err
 	}
+	if p.SealedTipSeq < after {
+		return p, fmt.Errorf("%w: it ends at %d, but was read to %d: it has been restarted, and cannot be continued; fetch repos instead", ErrArchive, p.SealedTipSeq, after)
+	}
 	if p.PlannedThroughSeq < after && p.SealedTipSeq > after {
 		return p, fmt.Errorf("%w: planSnapshot after %d goes back to %d", ErrArchive, after, p.PlannedThroughSeq)
 	}

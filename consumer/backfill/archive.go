@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,11 @@ func (a *archiver) start(ctx context.Context, address string) error {
 	}
 	if a.o.Verifier != nil {
 		return errUnsigned
+	}
+	if old := a.o.Store.Backfill().Archive; old != "" {
+		if source, err := archive.Source(old); err != nil || source != r.Source() {
+			return fmt.Errorf("part of another archive, %s, was read: continue it, or fetch repos instead", old)
+		}
 	}
 	running, err := a.jobs.reserve(jobArchive)
 	if err != nil {
