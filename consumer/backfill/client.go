@@ -204,6 +204,9 @@ func (c *client) hostsOfRelay(ctx context.Context) (hosts []string, err error) {
 			}
 		}
 		if page.Cursor == "" || len(page.Hosts) == 0 || page.Cursor == cursor {
+			if len(hosts) == 0 { // which proves nothing
+				hosts = []string{relay}
+			}
 			return hosts, nil
 		}
 		cursor = page.Cursor

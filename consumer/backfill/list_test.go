@@ -67,6 +67,7 @@ func TestHostsOfRelay(t *testing.T) {
 		{"names of strangers", func(w http.ResponseWriter, _ string) {
 			writeJSON(w, page("", host("", "active"), host("a/b", "active"), host("user@c", "active"), host("d?e", "active"), host("f#g", "active"), host("h i", "active"), host("j.example.com", "active")))
 		}, []string{"http://j.example.com"}, ""},
+		{"an empty list", func(w http.ResponseWriter, _ string) { writeJSON(w, page("")) }, []string{"relay"}, ""},
 		{"no list", func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusNotFound) }, []string{"relay"}, ""},
 		{"refused on the second page", func(w http.ResponseWriter, cursor string) {
 			if cursor == "" {
