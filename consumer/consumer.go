@@ -102,7 +102,7 @@ func New(store *graph.Store, o Options) (*Consumer, error) {
 	o.Logger, o.Metrics = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cmp.Or(o.Metrics, NewMetrics(prometheus.NewRegistry(), nil))
 	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, time.Minute)
 	c := &Consumer{store: store, intake: intake{o: o, metrics: o.Metrics, feed: newFeed(), sequence: sequence{times: eventTimes{now: time.Now}}}}
-	c.decoder.Owns, c.decoder.Part, c.decoder.Kinds = store.Owns, o.Part, store.Kinds()
+	c.decoder.Owns, c.decoder.Part, c.decoder.Kinds, c.decoder.OtherRev = store.Owns, o.Part, store.Kinds(), o.Metrics.OtherRevs.Inc
 	c.decoder.Latest = func() batch.Rev {
 		_, present := c.sequence.times.span()
 		return graph.LatestRev(present)
@@ -186,7 +186,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 	default:
 		err = c.readRelay(ctx)
 	}
-	c.countRevs()
 	c.feed.close()
 	if applyErr := <-applied; applyErr != nil {
 		if applyCtx.Err() != nil && errors.Is(applyErr, context.Canceled) {

@@ -55,11 +55,8 @@ var errRead = errors.New("consumer: reading")
 func (c *Consumer) takeAll(receive func() proof.Item, unblock func()) error {
 	next, stop := c.verified(func() proof.Item { defer c.link.pending.Add(1); return receive() }, unblock)
 	defer stop()
-	for n := 0; !c.ended.Load(); n++ {
+	for !c.ended.Load() {
 		i := next()
-		if n%1024 == 0 {
-			c.countRevs()
-		}
 		var err error
 		switch {
 		case errors.Is(i.Err, wire.ErrTooLarge):

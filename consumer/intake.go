@@ -36,7 +36,6 @@ type intake struct {
 	decoder     wire.Decoder
 	message     wire.Message
 	held        wire.Message
-	counted     int // how many of decoder.OtherRevs the metrics have
 	limit       say.Limiter
 
 	// holding is set while events are held because their sequence numbers are doubtful.

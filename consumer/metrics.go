@@ -66,12 +66,6 @@ func NewMetrics(reg prometheus.Registerer, status func() Status) *Metrics {
 
 func (m *Metrics) drop(r wire.Reason) { m.Dropped.WithLabelValues(string(r)).Inc() }
 
-// countRevs adds to the metrics what the decoder has counted since the last call.
-func (c *intake) countRevs() {
-	c.metrics.OtherRevs.Add(float64(c.decoder.OtherRevs - c.counted))
-	c.counted = c.decoder.OtherRevs
-}
-
 // statusCollector turns a Status into metrics. It leaves out values that are not
 // known yet.
 type statusCollector func() Status

@@ -85,9 +85,9 @@ type Decoder struct {
 	Drops []Drop
 	// Ops counts the operations on indexed collections so far.
 	Ops int64
-	// OtherRevs counts the messages so far whose rev differs from that of their commit
+	// OtherRev, if set, is called for each message whose rev differs from that of its commit
 	// block. They are applied anyway: see commitBlock.
-	OtherRevs int
+	OtherRev func()
 	// Owns, if set, reports whether to index an account; events of other accounts are not
 	// decoded.
 	Owns func(did []byte) bool
@@ -261,7 +261,7 @@ func (d *Decoder) read(m *Message, c *batch.Commit) Reason {
 // indigo's relay drops a message if it does not. But this is how the reference PDS announces
 // an imported repo: it keeps the imported commit block as it was signed, and puts its own
 // rev into the message; the next commit's since is the rev of the block. So commitBlock
-// believes the block, which the account signed, and counts the message in OtherRevs.
+// believes the block, which the account signed, and calls OtherRev.
 func (d *Decoder) commitBlock(cid []byte, m *Message, c *batch.Commit) Reason {
 	w := d.wants.lookup(cid)
 	if w == nil || w.block == nil || !hashes(cid, w.block) {
@@ -272,8 +272,10 @@ func (d *Decoder) commitBlock(cid []byte, m *Message, c *batch.Commit) Reason {
 		return BadCommit
 	}
 	if !bytes.Equal(k.Rev, m.Rev) {
-		d.OtherRevs++
 		c.OtherRev = true
+		if d.OtherRev != nil {
+			d.OtherRev()
+		}
 	}
 	c.Rev, c.Data = k.Rev, k.Data[4:]
 	return ""
