@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"skein.blue/consumer/wire"
 	"skein.blue/internal/identities"
@@ -49,13 +48,13 @@ type Verifier struct {
 
 	answered atomic.Int64 // when the directory answered last, in microseconds since 1970
 
-	mu   sync.Mutex           // guards slow
-	slow map[string]time.Time // sources that were slow, until when
+	slow *lru.Cache[string, time.Time] // sources that were slow, until when
 }
 
 // NewVerifier returns a Verifier.
 func NewVerifier(keys Keys) *Verifier {
-	return &Verifier{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), slow: map[string]time.Time{}}
+	slow, _ := lru.New[string, time.Time](maxSlow) // fails for sizes below 1
+	return &Verifier{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), slow: slow}
 }
 
 // Changed says that an account's DID document may have changed.
@@ -198,7 +197,7 @@ func (v *Verifier) key(ctx context.Context, did syntax.DID, get func(context.Con
 			return nil, wire.KeyUnreachable, ctx.Err()
 		}
 	}
-	v.wasSlow(source)
+	v.slow.Add(source, time.Now().Add(respite))
 	return nil, wire.KeyUnreachable, errSlow
 }
 
@@ -212,23 +211,9 @@ func (v *Verifier) more(source string, until time.Time) time.Duration {
 }
 
 func (v *Verifier) isSlow(source string) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	until, ok := v.slow[source]
+	until, ok := v.slow.Get(source)
 	return ok && time.Now().Before(until)
 }
 
 // maxSlow bounds the number of remembered slow sources.
 const maxSlow = 10_000
-
-func (v *Verifier) wasSlow(source string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	now := time.Now()
-	if len(v.slow) >= maxSlow {
-		maps.DeleteFunc(v.slow, func(_ string, until time.Time) bool { return !now.Before(until) })
-	}
-	if len(v.slow) < maxSlow {
-		v.slow[source] = now.Add(respite)
-	}
-}
