@@ -114,7 +114,7 @@ func New(store Store, o Options) *Consumer {
 // Run reads all labelers until ctx ends. It returns an error only if the store fails. In a process that
 // does not write the labels, it does nothing.
 func (c *Consumer) Run(ctx context.Context) error {
-	known, err := c.known(ctx)
+	known, err := c.store.Labelers(ctx)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("reading the states of the labelers: %w", err)
 	}
@@ -149,19 +149,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-// known reads the states of the labelers. It waits for a cluster that does not answer.
-func (c *Consumer) known(ctx context.Context) ([]graph.Labeler, error) {
-	for {
-		all, err := c.store.Labelers(ctx)
-		if !errors.Is(err, kv.ErrUnavailable) {
-			return all, err
-		}
-		if err := outward.Wait(ctx, time.Second); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // expire removes expired labels from the sets, once a second.

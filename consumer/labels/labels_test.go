@@ -659,29 +659,15 @@ func TestStoreAway(t *testing.T) {
 	w := newWorld(t, []string{labelerDID}, f)
 	w.await(labelerDID, "spam", 1, 0)
 	w.stop()
-	away := &awayStore{Store: w.store}
-	away.times.Store(3)
-	w.reads = away
+	w.reads = awayStore{w.store}
 	w.start()
 	f.say(t, label(did(1), "spam"))
 	w.await(labelerDID, "spam", 2, 0)
 }
 
-// awayStore does not answer reads at first.
-type awayStore struct {
-	Store
+type awayStore struct{ Store }
 
-	times atomic.Int64
-}
-
-func (s *awayStore) Labelers(ctx context.Context) ([]format.Labeler, error) {
-	if s.times.Add(-1) >= 0 {
-		return nil, fmt.Errorf("test: %w", kv.ErrUnavailable)
-	}
-	return s.Store.Labelers(ctx)
-}
-
-func (s *awayStore) ExpireLabels(context.Context, time.Time) (bool, error) {
+func (awayStore) ExpireLabels(context.Context, time.Time) (bool, error) {
 	return false, fmt.Errorf("test: %w", kv.ErrUnavailable)
 }
 

@@ -44,7 +44,7 @@ type ServeOptions struct {
 	Draining <-chan struct{}
 	// Clients limits the clients of the query API. Its Refused is set by Serve.
 	Clients clients.Options
-	// Network, if set, has more metrics to serve.
+	// Network says how to contact the receivers of Watches.
 	Network *Network
 	// Page configures the page at /.
 	Page page.Options
@@ -233,7 +233,8 @@ func (s *server) indexParts(t *tasks) error {
 	}
 	if s.labels != nil {
 		t.run("labels", func(ctx context.Context) error {
-			if err := s.labels.Run(ctx); err != nil {
+			err := await(ctx, s.log.With("component", "labels"), true, func() error { return s.labels.Run(ctx) })
+			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("indexing labels failed: %w", err)
 			}
 			return nil
