@@ -20,7 +20,7 @@ type Drawer struct {
 // Prepare implements Interner: it waits until n new strings of each namespace can get ids. For
 // DIDs, n includes the authors of new URIs.
 func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
-	d.fill(ctx)
+	d.fill()
 	for _, ns := range dict.Namespaces {
 		if err := d.leases.alloc[ns][0].reserve(ctx, n); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (d *Drawer) learn(b *Batch) {
 }
 
 // fill fills the filters in the background, after enough failed lookups.
-func (d *Drawer) fill(ctx context.Context) {
+func (d *Drawer) fill() {
 	k := d.strings
 	if k == nil {
 		return
@@ -156,10 +156,10 @@ func (d *Drawer) fill(ctx context.Context) {
 	if !due {
 		return
 	}
-	d.leases.inBackground(ctx, func(ctx context.Context) {
-		if err := k.fill(ctx, d.leases.store); err != nil {
+	d.leases.background.Go(func() {
+		if err := k.fill(d.leases.open, d.leases.store); err != nil {
 			early := errors.Is(err, errEarly)
-			if ctx.Err() == nil && !early {
+			if d.leases.open.Err() == nil && !early {
 				k.log.Warn("filling the filters of known strings failed; trying again", "error", err)
 			}
 			k.mu.Lock()

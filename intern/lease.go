@@ -42,16 +42,6 @@ func newLeaser(store kv.Store, o Options) *leaser {
 	return p
 }
 
-// inBackground runs fn until close, even after ctx ends.
-func (p *leaser) inBackground(ctx context.Context, fn func(context.Context)) {
-	p.background.Go(func() {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(p.open, cancel)()
-		fn(ctx)
-	})
-}
-
 // close ends the goroutines and gives up all ids.
 func (p *leaser) close() {
 	p.end()
