@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -64,7 +63,7 @@ func makeFlags(j *app.BackupJob) []cli.Flag {
 func openTarget(flag, name string) (backup.Target, error) {
 	t, err := backup.OpenTarget(name)
 	if err != nil {
-		return nil, command.UsageError("%s%v", flag, strings.TrimPrefix(err.Error(), backup.ErrTarget.Error()+": "))
+		return nil, command.UsageError("%s%v", flag, err)
 	}
 	return t, nil
 }

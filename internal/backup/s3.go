@@ -31,11 +31,11 @@ func openS3(name, prefix string) (Target, error) {
 	endpoint := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%w: AWS_ENDPOINT_URL %q: expected a URL such as https://s3.example.com", ErrTarget, endpoint)
+		return nil, fmt.Errorf("AWS_ENDPOINT_URL %q: expected a URL such as https://s3.example.com", endpoint)
 	}
 	transport, err := minio.DefaultTransport(u.Scheme == "https")
 	if err != nil {
-		return nil, fmt.Errorf("%w: s3://%s: %w", ErrTarget, name, err)
+		return nil, fmt.Errorf("s3://%s: %w", name, err)
 	}
 	c, err := minio.New(u.Host, &minio.Options{
 		Transport:  outward.Paced(transport, pace),
@@ -45,7 +45,7 @@ func openS3(name, prefix string) (Target, error) {
 		Region:     cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: s3://%s: %w", ErrTarget, name, err)
+		return nil, fmt.Errorf("s3://%s: %w", name, err)
 	}
 	c.SetAppInfo("skein", "(+"+outward.Page+")")
 	return &bucket{client: c, name: name, prefix: prefix}, nil

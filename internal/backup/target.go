@@ -22,8 +22,6 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrReadOnly is returned by the methods that write to a web server, and by List.
 	ErrReadOnly = errors.New("a web server: it can only be read from")
-	// ErrTarget is returned by OpenTarget for a name that is not one.
-	ErrTarget = errors.New("not a backup target")
 )
 
 // A Target is a place for backups: a folder, a bucket, or, for reading only, a web server that publishes
@@ -50,27 +48,27 @@ func OpenTarget(name string) (Target, error) {
 	scheme, rest, ok := strings.Cut(name, "://")
 	switch {
 	case name == "":
-		return nil, fmt.Errorf("%w: it is empty; name a folder, s3://BUCKET/PREFIX or https://HOST/PATH", ErrTarget)
+		return nil, errors.New("it is empty; name a folder, s3://BUCKET/PREFIX or https://HOST/PATH")
 	case !ok:
 		abs, err := filepath.Abs(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrTarget, name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		return &folder{root: abs}, nil
 	case scheme == "s3":
 		bucket, prefix, _ := strings.Cut(rest, "/")
 		if bucket == "" {
-			return nil, fmt.Errorf("%w: %s: expected s3://BUCKET/PREFIX", ErrTarget, name)
+			return nil, fmt.Errorf("%s: expected s3://BUCKET/PREFIX", name)
 		}
 		return openS3(bucket, strings.Trim(prefix, "/"))
 	case IsWeb(name):
 		u, err := url.Parse(name)
 		if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, fmt.Errorf("%w: %s: expected https://HOST/PATH", ErrTarget, name)
+			return nil, fmt.Errorf("%s: expected https://HOST/PATH", name)
 		}
 		return openWeb(u)
 	default:
-		return nil, fmt.Errorf("%w: %s: unknown scheme %s; name a folder, s3://BUCKET/PREFIX or https://HOST/PATH", ErrTarget, name, scheme)
+		return nil, fmt.Errorf("%s: unknown scheme %s; name a folder, s3://BUCKET/PREFIX or https://HOST/PATH", name, scheme)
 	}
 }
 

