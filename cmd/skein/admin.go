@@ -109,10 +109,6 @@ func (a *admin) send(ctx context.Context, method, path string, body io.Reader) (
 	if err != nil {
 		return nil, command.UsageError("--admin: %v", err)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	if path == "/car" {
-		req.Header.Set("Content-Type", "application/vnd.ipld.car")
-	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}

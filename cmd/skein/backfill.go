@@ -38,7 +38,7 @@ func backfillCommand(e *command.Environment) *cli.Command {
 	flags := append([]cli.Flag{
 		&cli.StringFlag{Name: "archive", Usage: "URL of an archive of the network's history (Jetstream v2); if it needs a key, set SKEIN_ARCHIVE_KEY where the daemon runs", Destination: &p.Archive, Validator: func(s string) error { _, err := archive.Source(s); return err }, Sources: command.Env("archive")},
 		&cli.StringSliceFlag{Name: "host", DefaultText: "every host that the relay lists, unless another source is given", Usage: "PDS from which to fetch all repos; may be repeated", Destination: &p.Hosts},
-		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch; may be repeated", Destination: &p.dids},
+		&cli.StringSliceFlag{Name: "did", Usage: "account whose repo to fetch, by its DID or @handle; may be repeated", Destination: &p.dids},
 		&cli.StringSliceFlag{Name: "car", Usage: "exported repo to read: a CAR file, or a folder of *.car files; may be repeated", Destination: &p.cars},
 	}, a.flags("admin URL of the daemon that does the work")...)
 	return &cli.Command{
@@ -74,10 +74,10 @@ func (p *past) check() (err error) {
 	return err
 }
 
-// checkDIDs returns a usage error for malformed DIDs, which no directory could resolve.
+// checkDIDs returns a usage error for malformed DIDs, which no directory could resolve. The daemon resolves handles.
 func checkDIDs(flag string, dids []string) error {
 	for _, did := range dids {
-		if err := app.CheckDID(did); err != nil {
+		if err := app.CheckDID(did); err != nil && !strings.HasPrefix(did, "@") {
 			return command.UsageError("%s%q %v", flag, did, err)
 		}
 	}

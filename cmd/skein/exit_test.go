@@ -136,7 +136,7 @@ func TestExitCodes(t *testing.T) {
 		{64, "is not a DID", "resync me"},
 		{1, "is skein serve running", "resync --admin http://127.0.0.1:1 @alice.example.com"},
 		{1, "is skein serve running", "resync --admin http://127.0.0.1:1 NOBODY"},
-		{1, "no answer from a daemon at 127.0.0.1:1", "backfill --admin 127.0.0.1:1"},
+		{1, "no answer from a daemon at 127.0.0.1:1", "backfill --admin 127.0.0.1:1 --did @alice.example.com"},
 		{1, "not answer as skein", "backfill --admin STRANGER"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill all"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill archive"},

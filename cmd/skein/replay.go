@@ -17,7 +17,7 @@ import (
 )
 
 func replayCommand(e *command.Environment) *cli.Command {
-	r := &replay{network: newNetwork()}
+	r := &replay{network: newNetwork(), stream: consumer.Options{Watchdog: silence}}
 	o := &r.stream
 	flags := append(append(streamFlags(r.network, &r.store, o, "the stored cursor"), verifyFlags(r.network)...), command.StoreFlags(e, &r.store)...)
 	flags = append(flags,
@@ -26,7 +26,6 @@ func replayCommand(e *command.Environment) *cli.Command {
 		&cli.Int64Flag{Name: "until", DefaultText: "none", Usage: "stop after the first event whose sequence number is this number or higher", Destination: &o.Until},
 		&cli.BoolFlag{Name: "force-cursor", Usage: "allow a --cursor that is later than the stored one; the events between them are skipped", Destination: &r.skips},
 		&cli.DurationFlag{Name: "idle", Value: 2 * time.Second, Usage: "stop when the relay has sent nothing for this long, since the replay has then caught up", Destination: &o.Idle},
-		&cli.DurationFlag{Name: "idle-timeout", Value: time.Minute, Usage: "reconnect if the relay has sent nothing and has not answered a ping for this long; 0: never. Needed only with a larger --idle", Destination: &o.Watchdog, Sources: command.Env("idle-timeout")},
 	)
 	return &cli.Command{
 		Name:  "replay",
@@ -36,8 +35,8 @@ func replayCommand(e *command.Environment) *cli.Command {
 			switch {
 			case o.Rate > 0 && o.Frames == "":
 				return command.UsageError("--rate needs --frames: a relay sends at its own rate")
-			case o.Until < 0 || o.Idle <= 0 || o.Watchdog < 0:
-				return command.UsageError("--until and --idle-timeout must not be negative, and --idle must be more than 0")
+			case o.Until < 0 || o.Idle <= 0:
+				return command.UsageError("--until must not be negative, and --idle must be more than 0")
 			case r.skips && o.Cursor == nil:
 				return command.UsageError("--force-cursor needs --cursor")
 			case o.Frames != "" && (c.IsSet("idle") || c.IsSet("relay") && os.Getenv(command.EnvPrefix+"RELAY") == ""):

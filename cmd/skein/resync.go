@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -23,7 +21,7 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if len(dids) == 0 {
 				return command.UsageError("skein resync needs the DIDs or @handles of the repos")
 			}
-			if err := checkDIDs("", slices.DeleteFunc(slices.Clone(dids), func(name string) bool { return strings.HasPrefix(name, "@") })); err != nil {
+			if err := checkDIDs("", dids); err != nil {
 				return err
 			}
 			if err := a.read(); err != nil {

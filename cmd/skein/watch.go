@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -93,16 +92,13 @@ func printChange(e *command.Environment, text bool, t app.Told) error {
 
 // replace writes a file at once: after a crash it is the old one or the new one.
 func replace(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
+	f, err := os.Create(path + ".new")
+	if err == nil {
+		_, err = f.Write(b)
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
 	return err
 }
