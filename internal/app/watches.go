@@ -108,7 +108,6 @@ type watches struct {
 	limiter say.Limiter
 	backup  time.Time // that the store was restored from
 	failing prometheus.Gauge
-	sent    prometheus.Counter
 	files   sync.Mutex // guards the files that receive changes: watches may share one
 }
 
@@ -117,9 +116,8 @@ func (s *server) runWatches(ctx context.Context, t *tasks) error {
 	r := &watches{
 		server: s, hooks: outward.NewClient(outward.Options{AllowPrivate: s.o.Network.AllowPrivate}),
 		failing: prometheus.NewGauge(prometheus.GaugeOpts{Name: "skein_watches_failing", Help: "Watches of --watches whose receiver does not take their messages, or whose set cannot be read. The log says why."}),
-		sent:    prometheus.NewCounter(prometheus.CounterOpts{Name: "skein_watches_messages_total", Help: "Messages that the receivers of --watches have taken."}),
 	}
-	s.Registry.MustRegister(r.failing, r.sent)
+	s.Registry.MustRegister(r.failing)
 	if m, err := backup.Restored(s.Path); err == nil {
 		r.backup = m.Time
 	}
@@ -151,7 +149,7 @@ func (r *watches) run(ctx context.Context, w Watch) error {
 			return
 		}
 		if held, ok := r.limiter.Allow(w.name); ok {
-			log.Warn("a watch cannot send its changes, which wait in order: correct its line in the file of --watches, or start what receives them", "line", w.line, "error", err, "retry_in", wait.String(), "occurrences", held+1)
+			log.Warn("a watch cannot send its changes, which wait in order: correct its line in the file of --watches and restart skein, or start what receives them", "line", w.line, "error", err, "retry_in", wait.String(), "occurrences", held+1)
 		}
 	}
 	l := &LastingWatch{
@@ -179,7 +177,6 @@ func (r *watches) run(ctx context.Context, w Watch) error {
 			again, err := r.send(ctx, &w, c.ID, m)
 			if err == nil {
 				failed(nil, 0)
-				r.sent.Inc()
 				return nil
 			}
 			if ctx.Err() != nil {

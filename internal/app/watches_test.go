@@ -177,7 +177,7 @@ func (w *watchWorld) live(restored time.Time, then func()) {
 	x := &Index{KV: w.store, Graph: w.g.Store, Registry: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)}
 	r := &watches{
 		server: &server{Index: x, api: api, o: ServeOptions{Network: new(Network)}}, hooks: &http.Client{Transport: local{w}}, backup: restored,
-		failing: prometheus.NewGauge(prometheus.GaugeOpts{}), sent: prometheus.NewCounter(prometheus.CounterOpts{}),
+		failing: prometheus.NewGauge(prometheus.GaugeOpts{}),
 	}
 	ctx, stop := context.WithCancel(w.t.Context())
 	var running sync.WaitGroup
