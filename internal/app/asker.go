@@ -74,7 +74,7 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 	defer func() { _ = resp.Body.Close() }()
 	var failed struct{ Error, Message string }
 	switch err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed); {
-	case err != nil && resp.StatusCode >= http.StatusInternalServerError: // a proxy's, while the server restarts
+	case err != nil && resp.StatusCode >= http.StatusBadRequest && resp.StatusCode != http.StatusNotFound: // a proxy's
 		failed.Error, failed.Message = req.URL.Host, "answered "+resp.Status
 	case err != nil:
 		return nil, notSkein(resp)

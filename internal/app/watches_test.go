@@ -327,8 +327,7 @@ func TestLastingWatchBegins(t *testing.T) {
 				<-r.Context().Done()
 			} else if asked%2 == 0 {
 				rw.Header().Set("Retry-After", "30")
-				rw.WriteHeader(http.StatusTooManyRequests)
-				_, _ = io.WriteString(rw, `{"error":"RateLimitExceeded"}`)
+				rw.WriteHeader(http.StatusTooManyRequests) // a proxy's
 			} else {
 				fmt.Fprintf(rw, `{"members":["m%d"],"cursor":"%.*s"}`, asked, max(0, 50-asked), strings.Repeat("x", 50))
 			}

@@ -24,7 +24,7 @@ T = TypeVar("T")
 OnRetry = Callable[[Exception, float], None]
 
 #: Methods that accept a form use POST if their parameters have more bytes.
-LONGEST_QUERY = 8 << 10
+LONGEST_QUERY = 7 << 10
 
 #: How many seconds a stream may be silent. A server sends something every 15 seconds.
 SILENCE = 45

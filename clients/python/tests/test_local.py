@@ -195,7 +195,7 @@ class Post(Case):
             self.assertEqual([n[0] for n in noted], ["GET", "GET"])
 
     def test_bound(self) -> None:
-        """8 KiB of parameters still fit in a URL; one byte more makes a form."""
+        """7 KiB of parameters still fit in a URL; one byte more makes a form."""
         base, noted = self.serve_and_note(True)
         fits = "x" * (core.LONGEST_QUERY - len("set="))
         for skein in self.each(base):

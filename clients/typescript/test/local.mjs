@@ -121,8 +121,8 @@ test('a query that is too long for a URL uses POST', async t => {
   await skein.count({set: long});
   await first(skein.members({set: long}));
   await skein.getRelationships({actor: 'x', others: many.slice(0, 200)}); // accepts no form
-  await skein.query({set: 'x'.repeat(8192 - 'set='.length)});
-  await skein.query({set: 'x'.repeat(8193 - 'set='.length)});
+  await skein.query({set: 'x'.repeat(7168 - 'set='.length)});
+  await skein.query({set: 'x'.repeat(7169 - 'set='.length)});
   assert.deepEqual(noted.map(n => n[0]), ['POST', 'POST', 'GET', 'GET', 'POST']);
 });
 
