@@ -65,7 +65,7 @@ relayfaults: ## test faulty relays, minutes each: killed, stalling, repeating, j
 abuse: ## run every attack of docs/trust.md at full size, and print its figures
 	bash -o pipefail -c "CGO_ENABLED=0 go test $$(grep -rl --include=*_test.go 'func TestAbuse' cmd consumer graph intern internal query | xargs -n1 dirname | sort -u | sed 's|^|./|' | tr '\n' ' ') -run Abuse -abuse -v -timeout 30m | grep -E 'abuse:|^(---|FAIL|ok|PASS)'"
 
-mutants: ## break the code in a hundred small ways; the tests must notice each
+mutants: ## break the code in a thousand small ways; the tests must notice each
 	go run ./.ci/mutants
 
 house: ## measure the code against its budget
