@@ -48,7 +48,7 @@ type place struct {
 	Backup  time.Time      `json:"backup,omitzero"` // that the store was restored from
 }
 
-// A LastingWatch tells each change of a set once, over restarts of both ends: it is a subscription that stores its place. If the
+// A LastingWatch tells each change of a set at least once, over restarts of both ends: it is a subscription that stores its place. If the
 // server does not know what has changed since, it compares the members.
 type LastingWatch struct {
 	Asker
