@@ -10,11 +10,19 @@ import (
 )
 
 // While a Close waits for a View, calls within that View fail with ErrClosed and do not wait for the
-// Close; the View still reads. They fail after the Close, too, but for another Close.
+// Close; the View still reads. They fail after the Close, too, but for another Close. A View that panics leaves nothing open.
 func TestClosing(t *testing.T) {
 	s := openForTest(t, Options{Dir: t.TempDir(), Create: true, Memory: 8 << 20})
 	must(t, s.Update(t.Context(), func(tx kv.Txn) error { tx.Set([]byte("a"), []byte("1")); return nil }), s.Compact(t.Context()))
 	ctx := context.Background()
+	func() {
+		defer func() { _ = recover() }()
+		_ = s.View(ctx, func(r kv.Reader) error {
+			return kv.ScanPrefix(r, nil, func(_, _ []byte) error {
+				return kv.ScanPrefix(r, nil, func(_, _ []byte) error { panic("a question") })
+			})
+		})
+	}()
 	fail := func() {
 		for name, call := range map[string]func() error{
 			"View":               func() error { return s.View(ctx, func(kv.Reader) error { return nil }) },

@@ -152,7 +152,7 @@ func (s *Store) stopper(o Options) func(error) {
 }
 
 // View implements kv.Store.
-func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) (err error) {
 	if !s.gate.enter() {
 		return kv.ErrClosed
 	}
@@ -163,14 +163,15 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	stamp := s.stamp.Load()
 	snap := s.db.NewSnapshot()
 	r := &reader{db: snap, ctx: ctx}
+	defer func() { // after a panic of fn, too
+		if done := errors.Join(r.close(), snap.Close()); done != nil {
+			err = errors.Join(err, done)
+		}
+	}()
 	if stamp%2 == 0 && s.stamp.Load() == stamp { // else a commit has changed it while the snapshot was taken
 		r.stamp = stamp + 1
 	}
-	err := fn(r)
-	if done := errors.Join(r.close(), snap.Close()); done != nil {
-		return errors.Join(err, done)
-	}
-	return err
+	return fn(r)
 }
 
 // ViewAcross implements kv.Store. A snapshot lives as long as its readers, so there are

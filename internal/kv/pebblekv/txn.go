@@ -214,7 +214,7 @@ func (m *multiGet) look(db pebbleReader, keys [][]byte, worker int) {
 
 // Scan implements kv.Reader. A Scan inside the callback of another Scan opens a second
 // iterator.
-func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
+func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) (err error) {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
@@ -226,7 +226,6 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 	}
 	it := r.iter
 	if it == nil || r.inUse {
-		var err error
 		if it, err = r.db.NewIter(&pebble.IterOptions{LowerBound: lo, UpperBound: hi}); err != nil {
 			return fmt.Errorf("pebblekv: scanning: %w", readError(err))
 		}
@@ -234,14 +233,15 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 		it.SetBounds(lo, hi)
 	}
 	if r.inUse {
-		err := r.scan(it, reverse, each)
-		if done := it.Close(); err == nil && done != nil {
-			err = fmt.Errorf("pebblekv: scanning: %w", readError(done))
-		}
-		return err
+		defer func() {
+			if done := it.Close(); err == nil && done != nil {
+				err = fmt.Errorf("pebblekv: scanning: %w", readError(done))
+			}
+		}()
+		return r.scan(it, reverse, each)
 	}
 	r.iter, r.inUse = it, true
-	err := r.scan(it, reverse, each)
+	err = r.scan(it, reverse, each)
 	r.inUse = false
 	if it.Error() != nil { // err says so; the end of the View must not say it again
 		r.iter = nil
