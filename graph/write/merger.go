@@ -90,17 +90,21 @@ func (m *Merger) tooLarge(key []byte, size format.Folded) bool {
 	return size.Entries > m.limits.row(key)
 }
 
-// maxLarge bounds the keys that wait to be spilled. Further keys are dropped; they are added the
-// next time their values are folded.
+// maxLarge bounds the keys that wait to be spilled. A further key replaces any of them, which is added again the next time its value is
+// folded: many may be of other writers, whose values this one only reads.
 const maxLarge = 4096
 
 // MarkLarge adds a key, whose value is too large, to those that wait to be spilled.
 func (m *Merger) MarkLarge(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.large) < maxLarge {
-		m.large[string(key)] = struct{}{}
+	for other := range m.large {
+		if len(m.large) < maxLarge {
+			break
+		}
+		delete(m.large, other)
 	}
+	m.large[string(key)] = struct{}{}
 }
 
 // TakeLarge removes and returns up to n of the keys that wait to be spilled, if mine accepts them.

@@ -2,6 +2,7 @@ package write
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -56,5 +57,17 @@ func TestFoldOfOne(t *testing.T) {
 	}
 	if got := fold(false, []byte("not a row")); !slices.Equal(got, []byte("not a row")) {
 		t.Errorf("a small value alone is not as it was: %q", got)
+	}
+}
+
+// However many values of other writers were read, those of this one are spilled.
+func TestManyLarge(t *testing.T) {
+	m := NewMerger(Limits{})
+	for n := range 3 * maxLarge {
+		m.MarkLarge(fmt.Append(nil, n))
+	}
+	m.MarkLarge([]byte("mine"))
+	if mine := m.TakeLarge(10, func(key string) bool { return key == "mine" }); len(mine) != 1 || len(m.large) != maxLarge-1 {
+		t.Errorf("%q are spilled, and %d wait", mine, len(m.large))
 	}
 }
