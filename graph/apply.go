@@ -64,13 +64,12 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 			return err
 		}
 	}
-	waits := false
+	waits := map[dict.ID]bool{}
 	for from, spilledFor := 0, -1; ; {
 		to := write.EndOfSegment(b, events, from, looks)
 		for {
 			seg := &write.Segment{Source: source, Batch: b, Events: events[from:to], Parts: l.parts, Whole: to == len(events), Stuck: l.stuck, Waits: waits}
 			err := l.applySegment(ctx, seg)
-			waits = seg.Waits
 			if err == nil {
 				break
 			}
@@ -153,7 +152,7 @@ func (l *lane) applySegment(ctx context.Context, seg *write.Segment) error {
 			if l.modes.Queues && !seg.Batch.Archived() {
 				// A slice, once in a batch, is enough for most accounts. The event of a larger one, whose repo can be fetched
 				// later, does not keep those of others waiting.
-				erase, seg.Waits = l.eraseSlice, true
+				erase, seg.Waits[erasing.Actor] = l.eraseSlice, true
 			}
 			if err := erase(ctx, erasing.Actor); err != nil && !l.isStuck(erasing.Actor, err) {
 				return err

@@ -13,15 +13,15 @@ import (
 )
 
 // Events of a large account that is being erased do not keep those of others waiting for the erasure. They are put aside, the
-// account stays hidden, and its repo is fetched once its old records are gone.
+// account stays hidden, and its repo is fetched once its old records are gone. A small account of the same batch is erased at once.
 func TestAbuseErasing(t *testing.T) {
-	const did = "did:web:u1.example.com"
+	const did, small = "did:web:u1.example.com", "did:web:u3.example.com"
 	records := harness.Size(30_000, 300_000)
 	store := &reading{Store: openPebble(t, write.Limits{})}
 	queued := 0
 	s := open(t, store, graph.Options{Queued: func(q []batch.Queued) { queued += len(q) }})
 	c := &commits{t: t, s: s}
-	status := func(active, deleted bool) {
+	status := func(did string, active, deleted bool) {
 		c.n++
 		c.b.AddAccount(format.Seq(c.n), []byte(did), active, deleted)
 		c.b.Seen(format.Seq(c.n), nil)
@@ -46,18 +46,23 @@ func TestAbuseErasing(t *testing.T) {
 		return b.Outcome(n)
 	}
 
-	store.scanned = 0
-	status(false, true)
-	for range 20 { // each deletion, and each event after one, begins a write of its own
-		c.begin(1)
-		c.b.AddPut(kindOf("follow"), rkeyAt(5), []byte("did:web:friend.example.com"))
-		status(false, true)
+	put := func(actor int, tid uint64) {
+		c.begin(actor)
+		c.b.AddPut(kindOf("follow"), rkeyAt(tid), []byte("did:web:friend.example.com"))
 	}
-	status(true, false)
-	c.begin(1)
-	c.b.AddPut(kindOf("follow"), rkeyAt(7), []byte("did:web:friend.example.com"))
-	c.begin(2)
-	c.b.AddPut(kindOf("follow"), rkeyAt(6), []byte("did:web:friend.example.com"))
+	store.scanned = 0
+	put(3, 5)
+	status(small, false, true)
+	status(did, false, true)
+	for range 20 { // each deletion, and each event after one, begins a write of its own
+		put(1, 5)
+		status(did, false, true)
+	}
+	status(did, true, false)
+	put(1, 7)
+	status(small, true, false)
+	put(3, 7)
+	put(2, 6)
 	began := time.Now()
 	c.apply()
 	took := time.Since(began)
@@ -65,6 +70,9 @@ func TestAbuseErasing(t *testing.T) {
 	st, row := account(t, s, did)
 	if !st.Has(format.FlagErasing) || !st.Has(format.FlagHidden) || st.Complete() || row == nil || !row.Due.After(began.Add(time.Second)) || queued == 0 {
 		t.Errorf("while it is being erased, the account is %+v, queued %+v, notified %d times", st, row, queued)
+	}
+	if st, row := account(t, s, small); !st.Complete() || st.Has(format.FlagHidden) || row != nil {
+		t.Errorf("after the same batch, the small account is %+v, queued %+v", st, row)
 	}
 	verify(t, store)
 	for _, answered := range []bool{false, true} {

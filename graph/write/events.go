@@ -41,7 +41,7 @@ type events struct {
 }
 
 // ErasingError is returned by Attempt if the segment has an event of an account whose records are
-// still being erased, unless Segment.Waits is set and repos are queued. Erase them, then try again.
+// still being erased, unless Segment.Waits has it and repos are queued. Erase them, then try again.
 type ErasingError struct {
 	Actor dict.ID // the account
 }
@@ -83,7 +83,7 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 			ev.SetAside() // without another search
 		}
 		switch stuck := seg.Stuck[as.id]; {
-		case as.was.Has(format.FlagErasing) && !stuck && (!seg.Waits || !e.Queues):
+		case as.was.Has(format.FlagErasing) && !stuck && (!seg.Waits[as.id] || !e.Queues):
 			return ErasingError{as.id}
 		case as.was.Has(format.FlagErasing):
 			e.whileErasing(ev, as, seg.sourceOf(p), stuck)

@@ -16,7 +16,7 @@ type Segment struct {
 	Whole   bool               // the segment ends where the batch ends
 	Latest  format.Rev         // the highest rev to believe (format.LatestRev)
 	Stuck   map[dict.ID]bool   // deleted accounts whose records cannot be erased
-	Waits   bool               // events of accounts that are being erased do not wait for that, if their repos can be fetched later
+	Waits   map[dict.ID]bool   // accounts that are being erased whose events do not wait for that, if their repos can be fetched later
 }
 
 // Picked is an event of the batch that belongs to the lane.
