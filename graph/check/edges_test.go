@@ -226,6 +226,10 @@ func TestBrokenSets(t *testing.T) {
 			b.add(1, b.id(zoe), at(7, b.id(alice)))
 			return fmt.Sprintf("actor %d has several follow records of %d, and its date in the set, %d, says that it has one", b.id(zoe), b.id(alice), uint32(format.OneRecord))
 		},
+		"a wrong date in a row whose leaves are gone": func(b *bench) string {
+			b.merge(b.row(1, b.id(alice), b.id(zoe)), format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))}, []uint32{7}))
+			return fmt.Sprintf("actor %d has the date 7 in the follow set of %d; its records have [", b.id(zoe), b.id(alice))
+		},
 		"a member of another partition": func(b *bench) string {
 			if !b.Shared() {
 				return ""

@@ -113,6 +113,10 @@ func TestBrokenGroups(t *testing.T) {
 			replace(b, 2, b.id(page), busy, format.AppendRow(nil, b.id(page), 0, nil, []uint64{uint64(b.id(busy))}, nil))
 			return fmt.Sprintf("actor %d has several like records of %d, and its date in the set", b.id(busy), b.id(page))
 		}),
+		"a wrong date in a row whose leaves are gone": grouped(func(b *bench, _ string) string {
+			replace(b, 3, b.id(page), alice, format.AppendRow(nil, b.id(page), 1, nil, []uint64{uint64(b.id(alice))}, []uint32{7}))
+			return fmt.Sprintf("actor %d has the date 7 in the repost set of %d; its records have [", b.id(alice), b.id(page))
+		}),
 		"a leaf of a partition whose row was not spilled": grouped(func(b *bench, _ string) string {
 			here, there := b.id(alice), b.id(famous)
 			if b.Settings.PartitionOfID(here) == b.Settings.PartitionOfID(there) {
