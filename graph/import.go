@@ -87,8 +87,9 @@ type Doubts struct {
 	Hole bool `json:"hole,omitempty"`
 	// Floors are the last events before the newest hole, by source.
 	Floors map[string]format.Seq `json:"floors,omitempty"`
-	// Unbroken is since when the stream had no hole.
+	// Unbroken is since when the stream had no hole, Untimed by the clock of its reader only.
 	Unbroken time.Time `json:"unbroken,omitzero"`
+	Untimed  bool      `json:"untimed,omitempty"`
 	// Backfill says which past was being fetched.
 	Backfill format.Backfill `json:"backfill"`
 }
@@ -104,7 +105,7 @@ func (s *Store) ImportDoubts(ctx context.Context, d Doubts) error {
 	if err != nil || !d.Hole && len(d.Floors) == 0 && d.Unbroken.IsZero() {
 		return err
 	}
-	h := format.Holes{Parts: s.holes.Parts, Noted: 1, Compared: 1, Unbroken: d.Unbroken, Floors: map[uint32]format.Seq{}}
+	h := format.Holes{Parts: s.holes.Parts, Noted: 1, Compared: 1, Unbroken: d.Unbroken, Untimed: d.Untimed, Floors: map[uint32]format.Seq{}}
 	if d.Hole {
 		h.Compared = 0
 	}

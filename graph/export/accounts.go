@@ -202,9 +202,7 @@ func (x *exporter) doubts() error {
 	if err != nil {
 		return err
 	}
-	if d.Hole = h.Uncompared(); !h.Untimed {
-		d.Unbroken = h.Unbroken
-	}
+	d.Hole, d.Unbroken, d.Untimed = h.Uncompared(), h.Unbroken, h.Untimed
 	for number, seq := range h.Floors {
 		if source, known := x.sources[[2]uint32{number >> 24, format.SourceOfNote(number)}]; known {
 			d.Floors[source] = max(d.Floors[source], seq)
