@@ -230,7 +230,7 @@ func TestHeardSince(t *testing.T) {
 			t.Errorf("%v, known: %v", at, known)
 		}
 		if err := store.View(t.Context(), func(r kv.Reader) error {
-			h, err := read.Holes(r)
+			h, err := read.Holes(r, 1)
 			if at := h.Unbroken.Sub(now); (at - unbroken).Abs() > 20*time.Second {
 				t.Errorf("unbroken since %v after the start, want %v", at, unbroken)
 			}

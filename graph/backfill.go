@@ -103,16 +103,6 @@ func (s *past) setBackfill(b format.Backfill) {
 	}
 }
 
-// loadBackfill reads the state of the backfill for some partitions. It continues what was being fetched for any of them.
-func loadBackfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err error) {
-	err = read.EachPart(r, format.KeyBackfill, func(one format.Backfill) {
-		if one.Parts&parts != 0 {
-			b = read.BothBackfills(b, one)
-		}
-	})
-	return read.BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts}), err // nothing was fetched for some
-}
-
 // ChangeResync changes the row of a repo in the queue of resyncs, and reports whether the repo
 // is queued. Only then it calls change, and it writes the row if change returns true.
 func (s *past) ChangeResync(ctx context.Context, did string, change func(*format.Resync) bool) (queued bool, err error) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"skein.blue/graph/format"
-	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 )
 
@@ -122,15 +121,4 @@ func (s *core) setHoles(ctx context.Context, h format.Holes) error {
 	defer s.status.Unlock()
 	s.holes = h
 	return nil
-}
-
-// loadHoles reads the holes of partitions. A hole in any of their rows, which may be of other divisions of the partitions, counts for all.
-func loadHoles(r kv.Reader, parts format.Partitions) (all format.Holes, err error) {
-	err = read.EachPart(r, format.KeyHoles, func(h format.Holes) {
-		if h.Parts&parts != 0 {
-			all = read.BothHoles(all, h)
-		}
-	})
-	all.Parts = parts
-	return all, err
 }

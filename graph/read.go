@@ -36,9 +36,10 @@ func commonIn(s *core, r kv.Reader) (*common, error) {
 		}
 	}
 	var errs [4]error
+	all := format.AllPartitions(s.layout.Settings.Partitions)
 	c.hidden, errs[0] = read.Hidden(r)
-	c.known.Holes, errs[1] = read.Holes(r)
-	c.known.Past, errs[2] = read.Backfill(r, s.layout)
+	c.known.Holes, errs[1] = read.Holes(r, all)
+	c.known.Past, errs[2] = read.Backfill(r, all)
 	c.known.Counts, errs[3] = read.AccountCounts(r)
 	err := errors.Join(errs[:]...)
 	if c.stamp != 0 && err == nil {

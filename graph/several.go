@@ -137,8 +137,8 @@ func (s *Store) own(ctx context.Context, parts format.Partitions) error {
 		if s.total, err = read.AccountCounts(r); err != nil {
 			return err
 		}
-		if holes, err = loadHoles(r, parts); err == nil {
-			b, err = loadBackfill(r, parts)
+		if holes, err = read.Holes(r, parts); err == nil {
+			b, err = read.Backfill(r, parts)
 		}
 		return err
 	})

@@ -212,8 +212,8 @@ func (v *checker) rest() error {
 		}
 	}
 	_, err := read.Hidden(v.r)
-	_, holes := read.Holes(v.r)
-	_, past := read.Backfill(v.r, v.Layout)
+	_, holes := read.Holes(v.r, 0)
+	_, past := read.Backfill(v.r, 0)
 	_, lacking := read.JSON[map[string]format.Lack](v.r, format.KeyLacking)
 	if err := cmp.Or(err, holes, past, lacking); err != nil {
 		return v.malformed(err)

@@ -198,7 +198,8 @@ func (x *exporter) doubts() error {
 	if lacking != nil {
 		d.Lacking = *lacking
 	}
-	h, err := read.Holes(x.r)
+	all := format.AllPartitions(x.layout.Settings.Partitions)
+	h, err := read.Holes(x.r, all)
 	if err != nil {
 		return err
 	}
@@ -208,7 +209,7 @@ func (x *exporter) doubts() error {
 			d.Floors[source] = max(d.Floors[source], seq)
 		}
 	}
-	b, err := read.Backfill(x.r, x.layout)
+	b, err := read.Backfill(x.r, all)
 	if err != nil {
 		return err
 	}

@@ -28,14 +28,15 @@ func EachPart[T any](r kv.Reader, key []byte, each func(T)) error {
 	return err
 }
 
-// Backfill returns the state of the backfill of all writers: the roster and the sweep that all of them have, and what any of
-// them has under way.
-func Backfill(r kv.Reader, l format.Layout) (b format.Backfill, err error) {
-	err = EachPart(r, format.KeyBackfill, func(one format.Backfill) { b = BothBackfills(b, one) })
-	if b.Parts != format.AllPartitions(l.Settings.Partitions) { // a writer has not finished any
-		b.Roster, b.Swept = format.Roster{}, 0
-	}
-	return b, err
+// Backfill returns the state of the backfill for some partitions: the roster and the sweep that all of them have, and what is under way
+// for any.
+func Backfill(r kv.Reader, parts format.Partitions) (b format.Backfill, err error) {
+	err = EachPart(r, format.KeyBackfill, func(one format.Backfill) {
+		if one.Parts&parts != 0 {
+			b = BothBackfills(b, one)
+		}
+	})
+	return BothBackfills(b, format.Backfill{Parts: parts &^ b.Parts}), err // nothing was fetched for some
 }
 
 // BothBackfills returns what holds for the partitions of two rows: the roster and the sweep that both have, and what either has under
@@ -103,9 +104,15 @@ func bothRosters(a, b format.Roster) format.Roster {
 	return a
 }
 
-// Holes returns the holes of the stream of all writers.
-func Holes(r kv.Reader) (all format.Holes, err error) {
-	err = EachPart(r, format.KeyHoles, func(h format.Holes) { all = BothHoles(all, h) })
+// Holes returns the holes of the stream for some partitions. A hole in any of their rows, which may be of other divisions of the
+// partitions, counts for all.
+func Holes(r kv.Reader, parts format.Partitions) (all format.Holes, err error) {
+	err = EachPart(r, format.KeyHoles, func(h format.Holes) {
+		if h.Parts&parts != 0 {
+			all = BothHoles(all, h)
+		}
+	})
+	all.Parts = parts
 	return all, err
 }
 
