@@ -62,7 +62,12 @@ func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, known *Known, charg
 	v := &View{state: state{r: r, source: s, hidden: hidden}}
 	v.edges.state, v.accounts = &v.state, accounts{&v.state, known}
 	if charge != nil {
-		v.r = &charged{r, charge}
+		v.r = read.Charged(r, func(sought bool, key, value []byte) error {
+			if sought {
+				return charge(readCost + costOf(key, value))
+			}
+			return charge(readCost/16 + costOf(key, value))
+		})
 	}
 	return v
 }
@@ -70,48 +75,6 @@ func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, known *Known, charg
 // readCost is the price of looking up a key, in bytes read in order. A key of a scan costs a
 // sixteenth of it.
 const readCost = 512
-
-// charged is a Reader that charges for reads.
-type charged struct {
-	kv.Reader
-
-	charge func(cost int) error
-}
-
-// Unwrap returns the Reader without charges (kv.Ahead): what is begun is paid for when it is read.
-func (r *charged) Unwrap() kv.Reader { return r.Reader }
-
-// Get implements kv.Reader.
-func (r *charged) Get(key []byte) (value []byte, ok bool, err error) {
-	value, ok, err = r.Reader.Get(key)
-	if err == nil {
-		err = r.charge(readCost + costOf(key, value))
-	}
-	return value, ok, err
-}
-
-// MultiGet implements kv.Reader.
-func (r *charged) MultiGet(keys [][]byte, each func(i int, value []byte, ok bool) error) error {
-	return r.Reader.MultiGet(keys, func(i int, value []byte, ok bool) error {
-		if err := r.charge(readCost + costOf(keys[i], value)); err != nil {
-			return err
-		}
-		return each(i, value, ok)
-	})
-}
-
-// Scan implements kv.Reader.
-func (r *charged) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) (bool, error)) error {
-	if err := r.charge(readCost); err != nil {
-		return err
-	}
-	return r.Reader.Scan(lo, hi, reverse, func(key, value []byte) (bool, error) {
-		if err := r.charge(readCost/16 + costOf(key, value)); err != nil {
-			return false, err
-		}
-		return each(key, value)
-	})
-}
 
 // costOf returns what a value costs, besides being found.
 func costOf(key, value []byte) int {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/graph/read"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 )
@@ -50,8 +51,8 @@ type meter struct {
 	most int64
 }
 
-// count adds a value that was read.
-func (m *meter) count(k, v []byte) error {
+// count adds what was read. It ends the read, with ErrFar, once that is too much.
+func (m *meter) count(_ bool, k, v []byte) error {
 	if m.read.Add(int64(len(k)+len(v))) > m.most {
 		return ErrFar
 	}
@@ -59,7 +60,7 @@ func (m *meter) count(k, v []byte) error {
 }
 
 // reader returns r for the records of an account.
-func (s *searches) reader(r kv.Reader, actor dict.ID) metered {
+func (s *searches) reader(r kv.Reader, actor dict.ID) kv.Reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.meters[actor]
@@ -70,7 +71,7 @@ func (s *searches) reader(r kv.Reader, actor dict.ID) metered {
 		}
 		s.meters[actor] = m
 	}
-	return metered{r, m}
+	return read.Charged(r, m.count)
 }
 
 // committed notes the accounts for which much was read.
@@ -83,26 +84,4 @@ func (s *searches) committed() {
 	if len(s.wide) > 10_000 {
 		maps.DeleteFunc(s.wide, func(_ dict.ID, at time.Time) bool { return time.Since(at) >= searchEvery })
 	}
-}
-
-// metered ends reads, with ErrFar, once its meter has counted too many bytes.
-type metered struct {
-	kv.Reader
-	*meter
-}
-
-// Get implements kv.Reader.
-func (m metered) Get(key []byte) (v []byte, ok bool, err error) {
-	v, ok, err = m.Reader.Get(key)
-	return v, ok, cmp.Or(err, m.count(key, v))
-}
-
-// Scan implements kv.Reader.
-func (m metered) Scan(lo, hi []byte, reverse bool, each func(k, v []byte) (bool, error)) error {
-	return m.Reader.Scan(lo, hi, reverse, func(k, v []byte) (bool, error) {
-		if err := m.count(k, v); err != nil {
-			return false, err
-		}
-		return each(k, v)
-	})
 }
