@@ -3,9 +3,9 @@ package graph
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"crypto/rand"
 	"encoding/json"
-	"math/rand/v2"
+	"errors"
 	"slices"
 	"time"
 
@@ -87,7 +87,7 @@ func (l *lane) writerOf(b *batch.Batch) *write.Writer {
 // load reads the state that the lane keeps in memory.
 func (l *lane) load(r kv.Reader) error {
 	l.others, l.counts = format.Counts{}.Clone(), format.Counts{}.Clone()
-	err := kv.ScanPrefix(r, format.KeyCounts, func(k, v []byte) error {
+	return errors.Join(kv.ScanPrefix(r, format.KeyCounts, func(k, v []byte) error {
 		c, err := format.DecodeCounts(v)
 		if part := k[len(k)-1]; part == l.first {
 			l.counts = c
@@ -95,21 +95,13 @@ func (l *lane) load(r kv.Reader) error {
 			l.others.Add(c)
 		}
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
+	}), kv.ScanPrefix(r, []byte{format.KeyErase}, func(k, _ []byte) error {
 		id, err := format.ParseActorKey(k)
 		if err == nil && l.parts.Has(l.store.layout.Settings.PartitionOfID(id)) {
 			l.erasing[id] = true
 		}
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
+	}), kv.ScanPrefix(r, []byte{format.KeyCursor}, func(k, v []byte) error {
 		part, source := format.ParseCursorKey(k)
 		if !l.parts.Has(part) {
 			return nil
@@ -120,11 +112,7 @@ func (l *lane) load(r kv.Reader) error {
 		c, err := format.DecodeCursor(v)
 		l.sources[source][part] = c
 		return err
-	})
-	if err != nil {
-		return err
-	}
-	return l.notes.load(r)
+	}), l.notes.load(r))
 }
 
 // pieceBytes is the size of the pieces of a row, which may be larger than an engine's largest value.
@@ -200,9 +188,7 @@ func (l *lane) newSource() uint32 {
 // sees whether an attempt with an unknown outcome was committed. In that case update does not
 // call fn again: its results stand.
 func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
-	var token [16]byte
-	binary.BigEndian.PutUint64(token[:], rand.Uint64())
-	binary.BigEndian.PutUint64(token[8:], rand.Uint64())
+	token := []byte(rand.Text())
 	key := format.PartKey(format.KeyWriter, l.first)
 	attempts := 0
 	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
@@ -211,14 +197,14 @@ func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
 		}
 		if attempts++; attempts > 1 {
 			v, _, err := tx.Get(key)
-			if err != nil || bytes.Equal(v, token[:]) {
+			if err != nil || bytes.Equal(v, token) {
 				return err
 			}
 		}
 		// An abandoned attempt that is still in flight then conflicts with whatever the lane
 		// writes later.
 		tx.Conflict(key)
-		tx.Set(key, token[:])
+		tx.Set(key, token)
 		return fn(tx)
 	})
 }

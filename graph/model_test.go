@@ -96,7 +96,7 @@ func views(t *testing.T, s *graph.Store) oracle.Views {
 		for _, k := range kinds.All {
 			fwd, rev := map[string][]string{}, map[string][]string{}
 			for _, did := range all[dict.DID] {
-				members, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				members, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id, ask.Window{}) }, dict.DID, did)
 				if err != nil {
 					return err
 				}

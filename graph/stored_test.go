@@ -243,7 +243,7 @@ func compareReadable(t *testing.T, seed uint64, key string, s *graph.Store, mode
 				if missed[did] {
 					continue
 				}
-				got, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				got, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id, ask.Window{}) }, dict.DID, did)
 				compare("forward", k.Name, did, got, err, want.Forward[k.Name][did])
 			}
 			for subject := range subjects[k.Name] {

@@ -13,14 +13,9 @@ import (
 // edges reads the sets in both directions, and the records behind them. Its methods are View's.
 type edges struct{ *state }
 
-// Subjects returns a forward set, such as follows: the subjects of actor's edges. It is empty if
+// Subjects returns a forward set, such as follows: the subjects of actor's records in a window. It is empty if
 // actor is hidden.
-func (s *edges) Subjects(k kinds.Kind, actor dict.ID) (sets.Set, error) {
-	return s.SubjectsIn(k, actor, Window{})
-}
-
-// SubjectsIn is Subjects, restricted to records in a window.
-func (s *edges) SubjectsIn(k kinds.Kind, actor dict.ID, w Window) (sets.Set, error) {
+func (s *edges) Subjects(k kinds.Kind, actor dict.ID, w Window) (sets.Set, error) {
 	ids, err := s.AppendSubjects(nil, k, actor, w)
 	return sets.FromUnsorted(ids), err
 }
@@ -40,7 +35,7 @@ func (s *edges) EachSubject(k kinds.Kind, actor dict.ID, w Window, each func(sub
 	if actor == dict.None || s.IsHidden(actor) {
 		return nil
 	}
-	scanned := read.RecordsIn(s.r, k, actor, w, func(r *format.Record) bool {
+	scanned := read.RecordsNaming(s.r, k, actor, w, nil, func(r *format.Record) bool {
 		if r.Subject != dict.None {
 			err = each(r.Subject, r.Path)
 		}

@@ -40,7 +40,7 @@ func TestEndsOfTime(t *testing.T) {
 			if err := sn.Lookup(&ids); err != nil {
 				return err
 			}
-			forward, err := sn.Subjects(1, ids.ID(x))
+			forward, err := sn.Subjects(1, ids.ID(x), ask.Window{})
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func TestEndsOfTime(t *testing.T) {
 				"since now": {read.Window{From: now, To: format.EndOfTime}, c.isTID && i > 0},
 				"until now": {read.Window{From: 0, To: now}, i == 0},
 			} {
-				set, err := sn.SubjectsIn(1, ids.ID(x), w.window)
+				set, err := sn.Subjects(1, ids.ID(x), w.window)
 				if err != nil {
 					return err
 				}

@@ -27,7 +27,7 @@ func (s *edges) JoinedAmong(actor dict.ID, from, to kinds.Kind, among func(dict.
 	var paths []Path
 	var subjects []dict.ID
 	var failed error
-	err := read.RecordsIn(s.r, from, actor, w, func(r *format.Record) bool {
+	err := read.RecordsNaming(s.r, from, actor, w, nil, func(r *format.Record) bool {
 		var in bool
 		if r.Subject != dict.None {
 			in, failed = among(r.Subject)

@@ -277,7 +277,7 @@ func (s *edges) at(k kinds.Kind, actors []dict.ID, paths []Path, each func(i int
 			w = Window{From: paths[next[0]].TID, To: last.TID + 1}
 		}
 		var failed error
-		err := read.RecordsIn(s.r, k, actors[run[0]], w, func(r *format.Record) bool {
+		err := read.RecordsNaming(s.r, k, actors[run[0]], w, nil, func(r *format.Record) bool {
 			for len(next) > 0 && format.ComparePaths(paths[next[0]], r.Path) < 0 {
 				next = next[1:]
 			}
@@ -305,7 +305,7 @@ func (s *edges) Records(k kinds.Kind, actor dict.ID, each func(p Path, subject d
 	if actor == dict.None {
 		return nil
 	}
-	return read.RecordsIn(s.r, k, actor, Window{}, func(r *format.Record) bool {
+	return read.RecordsNaming(s.r, k, actor, Window{}, nil, func(r *format.Record) bool {
 		return r.Subject == dict.None || each(r.Path, r.Subject)
 	})
 }

@@ -345,11 +345,11 @@ func (v *checker) accounts(k, value []byte) error {
 		v.unreadable = true
 		v.broken("%v", err)
 	}
-	_ = format.EachAccount(value, func(_ byte, row []byte) bool { // an error was reported
+	_ = format.EachAccount(value, func(_ byte, row []byte) (bool, error) { // an error was reported
 		if st, err := format.DecodeRepoState(row); err == nil && !bytes.Equal(st.Append(nil), row) {
 			v.broken("accounts %x: the state %x is not in canonical form", k, row)
 		}
-		return true
+		return true, nil
 	})
 	return nil
 }

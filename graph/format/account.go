@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -53,15 +52,15 @@ func (l Layout) AppendAccount(dst []byte, actor dict.ID, s *RepoState) []byte {
 }
 
 // EachAccount calls each with the lowest bits and the row of every account in a group, until
-// each returns false.
-func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
+// each returns false, or an error.
+func EachAccount(v []byte, each func(low byte, row []byte) (more bool, err error)) error {
 	for last := -1; len(v) > 0; {
 		if len(v) < 2 || len(v) < 2+int(v[1]) || int(v[0]) <= last {
 			return fmt.Errorf("format: group of accounts is malformed at %x", v)
 		}
 		n := 2 + int(v[1])
-		if !each(v[0], v[2:n:n]) {
-			return nil
+		if more, err := each(v[0], v[2:n:n]); err != nil || !more {
+			return err
 		}
 		last, v = int(v[0]), v[n:]
 	}
@@ -71,14 +70,13 @@ func EachAccount(v []byte, each func(low byte, row []byte) bool) error {
 // AccountIn returns the state of an account, and whether the group contains it.
 func (l Layout) AccountIn(v []byte, actor dict.ID) (s RepoState, ok bool, err error) {
 	at := byte(actor & l.AccountMask())
-	var failed error
-	err = EachAccount(v, func(low byte, row []byte) bool {
+	err = EachAccount(v, func(low byte, row []byte) (more bool, err error) {
 		if ok = low == at; ok {
-			s, failed = DecodeRepoState(row)
+			s, err = DecodeRepoState(row)
 		}
-		return !ok
+		return !ok, err
 	})
-	return s, ok, errors.Join(err, failed)
+	return s, ok, err
 }
 
 // EachState calls each with the id and the state of every account in a group.
@@ -90,26 +88,23 @@ func (l Layout) EachState(key, v []byte, each func(actor dict.ID, s RepoState) e
 	if first&l.AccountMask() != 0 {
 		return fmt.Errorf("format: account key %x is not the key of a group", key)
 	}
-	var failed error
-	err = EachAccount(v, func(low byte, row []byte) bool {
+	return EachAccount(v, func(low byte, row []byte) (bool, error) {
 		if dict.ID(low)&^l.AccountMask() != 0 {
-			failed = fmt.Errorf("format: group %x has an unexpected account at %d", key, low)
-			return false
+			return false, fmt.Errorf("format: group %x has an unexpected account at %d", key, low)
 		}
-		var s RepoState
-		if s, failed = DecodeRepoState(row); failed == nil {
-			failed = each(first|dict.ID(low), s)
+		s, err := DecodeRepoState(row)
+		if err == nil {
+			err = each(first|dict.ID(low), s)
 		}
-		return failed == nil
+		return true, err
 	})
-	return errors.Join(err, failed)
 }
 
 // foldAccounts appends the group that the groups in values, oldest first, fold to.
 func foldAccounts(dst []byte, values [][]byte) ([]byte, error) {
 	var rows [dict.MaxGroup][]byte
 	for _, v := range values {
-		if err := EachAccount(v, func(low byte, row []byte) bool { rows[low] = row; return true }); err != nil {
+		if err := EachAccount(v, func(low byte, row []byte) (bool, error) { rows[low] = row; return true, nil }); err != nil {
 			return nil, err
 		}
 	}

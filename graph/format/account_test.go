@@ -76,7 +76,7 @@ func TestGroupsRefused(t *testing.T) {
 		if _, _, err := c.l.AccountIn(c.v, 3); err == nil && strings.Contains(c.name, "row") {
 			t.Errorf("%s: account 3 of %x is read", c.name, c.v)
 		}
-		if EachAccount(c.v, func(byte, []byte) bool { return true }) == nil {
+		if EachAccount(c.v, func(byte, []byte) (bool, error) { return true, nil }) == nil {
 			continue
 		}
 		for _, values := range [][][]byte{{c.v}, {c.v, one}, {one, c.v}, {one, c.v, one}} {

@@ -161,21 +161,13 @@ func (es *LabelEntries) Put(e LabelEntry) {
 	default:
 		*es = slices.Insert(*es, i, e)
 	}
-	for {
-		versions := len(*es)
-		if es.whole() != nil {
-			versions--
-		}
-		if versions <= MaxVersions {
-			return
-		}
-		oldest := -1
-		for i := range *es {
-			if x := &(*es)[i]; x.CID != "" && (oldest < 0 || x.Time < (*es)[oldest].Time) {
-				oldest = i
-			}
-		}
-		*es = slices.Delete(*es, oldest, oldest+1)
+	versions := *es
+	if es.whole() != nil {
+		versions = versions[1:]
+	}
+	if len(versions) > MaxVersions {
+		oldest := slices.MinFunc(versions, func(x, y LabelEntry) int { return cmp.Compare(x.Time, y.Time) })
+		*es = slices.DeleteFunc(*es, func(x LabelEntry) bool { return x.CID == oldest.CID })
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"skein.blue/internal/sim/oracle"
 )
 
-// TestRecordsNaming: RecordsNaming finds the records in a window that name wanted subjects, RecordsIn those that name any or none.
+// TestRecordsNaming: RecordsNaming finds the records in a window that name wanted subjects, or any or none.
 // Both may be stopped.
 func TestRecordsNaming(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8})})
@@ -74,7 +74,7 @@ func TestRecordsNaming(t *testing.T) {
 					}
 					var err error
 					if n == 4 {
-						err = read.RecordsIn(r, k.Kind, id[did], w, each)
+						err = read.RecordsNaming(r, k.Kind, id[did], w, nil, each)
 					} else {
 						err = read.RecordsNaming(r, k.Kind, id[did], w, wanted, each)
 					}
@@ -138,7 +138,7 @@ func TestMalformedRecords(t *testing.T) {
 				read.Records(r, 1, actor, all),
 				read.RecordsBetween(r, 1, 0, 1<<40, func(dict.ID, *format.Record) bool { return true }),
 				read.RecordsNaming(r, 1, actor, read.Window{}, func(dict.ID) bool { return true }, all),
-				read.RecordsIn(r, 1, actor, read.Window{}, all),
+				read.RecordsNaming(r, 1, actor, read.Window{}, nil, all),
 				read.RecordsWithin(r, 1, actor, 0, 1<<60, all),
 				subjects,
 			} {

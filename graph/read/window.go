@@ -87,7 +87,7 @@ func RecordsWithin(r kv.Reader, k kinds.Kind, actor dict.ID, first, last uint64,
 // firstRaw is not above the paths that are not TIDs.
 var firstRaw = format.Path{Raw: []byte{0}}
 
-// Begin begins the read with which Records, RecordsIn and AppendSubjects begin.
+// Begin begins the read with which Records, RecordsNaming and AppendSubjects begin.
 func Begin(p kv.Prefetcher, k kinds.Kind, actor dict.ID) {
 	if k.IsLabel() {
 		lo := format.AppendLabelsKey(nil, k, actor)
@@ -125,13 +125,8 @@ func AppendSubjects(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, dst []ui
 	return dst, err
 }
 
-// RecordsIn is Records for the records in a window. It reads only chunks that overlap it.
-func RecordsIn(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, each func(*format.Record) bool) error {
-	return RecordsNaming(r, k, actor, w, nil, each)
-}
-
-// RecordsNaming is RecordsIn for the records that name wanted subjects, and does not build most of the others. If wanted
-// is nil, it is RecordsIn.
+// RecordsNaming is Records for the records in a window that name wanted subjects, or any or none if wanted is nil. It reads only chunks
+// that overlap the window, and does not build most of the other records.
 func RecordsNaming(r kv.Reader, k kinds.Kind, actor dict.ID, w Window, wanted func(subject dict.ID) bool, each func(*format.Record) bool) error {
 	if wanted != nil {
 		all := each

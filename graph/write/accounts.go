@@ -3,7 +3,6 @@ package write
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -134,25 +133,23 @@ func (a *accounts) readMissing(tx kv.Txn) error {
 func (a *accounts) takeGroup(v []byte, missing []int32, filling bool) error {
 	mask := a.layout.AccountMask()
 	first := a.states[missing[0]].id &^ mask
-	var failed error
-	err := format.EachAccount(v, func(low byte, row []byte) bool { // the group's rows and missing both ascend by id
+	return format.EachAccount(v, func(low byte, row []byte) (bool, error) { // the group's rows and missing both ascend by id
 		for len(missing) > 0 && byte(a.states[missing[0]].id&mask) < low {
 			missing = missing[1:]
 		}
 		wanted := len(missing) > 0 && byte(a.states[missing[0]].id&mask) == low
 		if !wanted && !filling {
-			return len(missing) > 0
+			return len(missing) > 0, nil
 		}
-		var st format.RepoState
-		if st, failed = format.DecodeRepoState(row); wanted {
+		st, err := format.DecodeRepoState(row)
+		if wanted {
 			as := &a.states[missing[0]]
 			as.known, as.was, as.now = true, st, st
-		} else if _, cached := a.cache.Get(first | dict.ID(low)); !cached && failed == nil {
+		} else if _, cached := a.cache.Get(first | dict.ID(low)); !cached && err == nil {
 			a.cache.Put(first|dict.ID(low), st)
 		}
-		return failed == nil
+		return true, err
 	})
-	return errors.Join(err, failed)
 }
 
 // ofEvent returns the state of the account of the segment's i-th event.

@@ -143,7 +143,7 @@ const searchers = 2
 func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, s *searches) ([]edge, error) {
 	e.groups = slices.AppendSeq(e.groups[:0], sets.Runs(removed, sameActor))
 	e.found = e.found[:0]
-	var mu sync.Mutex // guards e.found and failed
+	var mu sync.Mutex // guards e.found
 	search := func(r kv.Reader, one []edge, o *otherRecords) error {
 		lost, err := o.search(s.reader(r, one[0].actor), changes, one, t)
 		if errors.Is(err, ErrFar) {
@@ -165,7 +165,7 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 	}
 	var next atomic.Int32
 	var wg sync.WaitGroup
-	var failed error
+	var errs [searchers]error
 	for i := range e.others {
 		wg.Go(func() {
 			r, release := forker.Fork()
@@ -173,15 +173,11 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Tab
 			for n := int(next.Add(1)) - 1; n < len(e.groups) && err == nil; n = int(next.Add(1)) - 1 {
 				err = search(r, e.groups[n], &e.others[i])
 			}
-			if err = errors.Join(err, release()); err != nil {
-				mu.Lock()
-				failed = errors.Join(failed, err)
-				mu.Unlock()
-			}
+			errs[i] = errors.Join(err, release())
 		})
 	}
 	wg.Wait()
-	return e.found, failed
+	return e.found, errors.Join(errs[:]...)
 }
 
 // mostNear is the most windows in which otherRecords looks before it reads all records. With more, it reads all at once.

@@ -15,20 +15,19 @@ import (
 // This file writes labels. They do not come with the stream of events, and have no part in its phases:
 // a labeler sends them, and the store keeps how far each labeler is read.
 
-// labelKind returns the kind of a label's sets, and the namespace of its subject.
-func labelKind(l *batch.Label) (kinds.Kind, dict.Namespace) {
+// labelKind returns the kind of a label's sets.
+func labelKind(l *batch.Label) kinds.Kind {
 	if kinds.DID.Valid([]byte(l.Subject)) {
-		return kinds.LabeledAccount, dict.DID
+		return kinds.LabeledAccount
 	}
-	return kinds.LabeledRecord, dict.URI
+	return kinds.LabeledRecord
 }
 
 // AddLabels adds the strings of labels, as AddStrings does, and returns the places of each label's subject and set.
 func (w *Writer) AddLabels(labels []batch.Label) (places [][2]int) {
 	for i := range labels {
 		l := &labels[i]
-		_, ns := labelKind(l)
-		places = append(places, [2]int{w.strings.Add(ns, []byte(l.Subject)), w.strings.Add(dict.URI, []byte(kinds.LabelSet(l.Labeler, l.Value)))})
+		places = append(places, [2]int{w.strings.Add(labelKind(l).Members(), []byte(l.Subject)), w.strings.Add(dict.URI, []byte(kinds.LabelSet(l.Labeler, l.Value)))})
 	}
 	return places
 }
@@ -55,7 +54,7 @@ func (w *Writer) AttemptLabels(tx kv.Txn, labels []batch.Label, state *format.La
 	var changes []labelChange
 	at := make([]int, len(labels))
 	for i := range labels {
-		k, _ := labelKind(&labels[i])
+		k := labelKind(&labels[i])
 		c := labelChange{kind: k, member: w.strings.ID(places[i][0]), set: w.strings.ID(places[i][1])}
 		c.key = dict.AppendID(format.AppendLabelsKey(nil, k, c.member), c.set)
 		n, known := byKey[string(c.key)]

@@ -85,7 +85,7 @@ func manyViews(t *testing.T, store kv.Store, s *graph.Store, dids, subjects []st
 	must(t, s.View(context.Background(), func(sn *ask.View) error {
 		for _, k := range s.Kinds().Configured() {
 			for _, did := range dids {
-				list, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id) }, dict.DID, did)
+				list, err := members(sn, k.To.Is(), func(id dict.ID) (sets.Set, error) { return sn.Subjects(k.Kind, id, ask.Window{}) }, dict.DID, did)
 				if err != nil {
 					return err
 				}

@@ -69,7 +69,7 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 			t.Errorf("after the rollback: %+v", n)
 		}
 		must(t, s.View(t.Context(), func(v *ask.View) error {
-			subjects, err := members(v, dict.DID, func(id dict.ID) (sets.Set, error) { return v.Subjects(kindOf("follow"), id) }, dict.DID, chained)
+			subjects, err := members(v, dict.DID, func(id dict.ID) (sets.Set, error) { return v.Subjects(kindOf("follow"), id, ask.Window{}) }, dict.DID, chained)
 			if !slices.Equal(subjects, []string{want}) {
 				t.Errorf("moved %v: a follow of %v, want %s", moved, subjects, want)
 			}

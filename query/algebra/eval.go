@@ -213,7 +213,7 @@ func (r *Reader) Leaf(l Leaf) (t Operand, err error) {
 		keep = true
 		t.Set, err = r.lists(l)
 	case l.Op == language.OpForward:
-		t.Set, err = r.View.SubjectsIn(l.Kind, l.Of, l.Window)
+		t.Set, err = r.View.Subjects(l.Kind, l.Of, l.Window)
 	case l.Window.All():
 		t, err = r.OpenActors(l.Kind, l.Of)
 	default:

@@ -100,7 +100,7 @@ func (p *paths) step(way int) (at, met dict.ID, err error) {
 // beside returns the accounts next to one: those in a set and, if there are none, all.
 func (p *paths) beside(way int, id dict.ID, in sets.Set) (both, all sets.Set, err error) {
 	if way == ahead {
-		all, err = p.r.View.Subjects(p.kind, id)
+		all, err = p.r.View.Subjects(p.kind, id, ask.Window{})
 		both = sets.And(all, in)
 	} else {
 		var t *ask.ActorSet

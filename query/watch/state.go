@@ -95,7 +95,7 @@ func (at *state) throughLists(l algebra.Leaf, ids sets.Set) (sets.Set, error) {
 	var in, all []uint64
 	blocked := map[uint64]sets.Set{}
 	for id := range ids.All() {
-		lists, err := at.sn.Subjects(listBlock, dict.ID(id))
+		lists, err := at.sn.Subjects(listBlock, dict.ID(id), ask.Window{})
 		if err != nil {
 			return lists, err
 		}

@@ -106,7 +106,7 @@ func (c *checker) empty() error {
 				}
 				members = uint64(len(c.visible(whole.List(nil))))
 			} else {
-				set, err := c.s.Subjects(kind, id)
+				set, err := c.s.Subjects(kind, id, ask.Window{})
 				if err != nil {
 					return err
 				}
