@@ -311,7 +311,7 @@ func TestRepeatedEdges(t *testing.T) {
 			return rkeyAt(uint64(1000+rng.IntN(8)*rng.IntN(2))*step + uint64(rng.IntN(5))*250_000 - 500_000)
 		}
 		for range 40 {
-			for range 1 + rng.IntN(4) {
+			for range 1 + rng.IntN(9) {
 				actor := rng.IntN(3) + rng.IntN(2)*rng.IntN(5)
 				if deep {
 					actor %= 2
