@@ -70,6 +70,22 @@ func applyOnce(ctx context.Context, s *graph.Store, events []*oracle.Event) erro
 // last is the number of the last event.
 func (w *written) last() int64 { return w.events[len(w.events)-1].Seq }
 
+// finish applies the events after a cursor. The store must then be the model.
+func (w *written) finish(t *testing.T, s *graph.Store, store kv.Store, cursor int64) {
+	t.Helper()
+	for _, b := range w.batches {
+		if b[len(b)-1].Seq > cursor {
+			must(t, applyOnce(t.Context(), s, b))
+		}
+	}
+	eraseAll(t, s)
+	m := w.upTo(w.last())
+	compareViews(t, views(t, s), m.Views())
+	compareCounts(t, s, m)
+	verify(t, store)
+	must(t, errors.Join(s.Close(t.Context()), store.Close()))
+}
+
 func openDisk(fs vfs.FS, fatal func(error)) (*pebblekv.Store, error) {
 	return pebblekv.Open(pebblekv.Options{Dir: "s", Create: true, FS: fs, Merger: merger(), Memory: 8 << 20, SyncInterval: time.Hour, Fatal: fatal})
 }
@@ -133,18 +149,7 @@ func judge(t *testing.T, fs vfs.FS, w *written, least int64) {
 	}
 	compareViews(t, views(t, s), w.upTo(cursor).Views())
 	verify(t, store)
-	for _, b := range w.batches {
-		if b[len(b)-1].Seq <= cursor {
-			continue
-		}
-		must(t, applyOnce(t.Context(), s, b))
-	}
-	eraseAll(t, s)
-	m := w.upTo(w.last())
-	compareViews(t, views(t, s), m.Views())
-	compareCounts(t, s, m)
-	verify(t, store)
-	must(t, errors.Join(s.Close(t.Context()), store.Close()))
+	w.finish(t, s, store, cursor)
 }
 
 // The power fails at every kind of operation on the disk, and a random part of what was not synced
@@ -477,15 +482,7 @@ func TestFaultUnknownOutcome(t *testing.T) {
 		w := writeHistory(seed, 30, 30, 40)
 		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})
 		s := openWriter(t, store, sharedSettings, false)
-		for _, b := range w.batches {
-			must(t, applyOnce(t.Context(), s, b))
-		}
-		eraseAll(t, s)
-		m := w.upTo(w.last())
-		compareViews(t, views(t, s), m.Views())
-		compareCounts(t, s, m)
-		verify(t, store)
-		must(t, s.Close(t.Context()))
+		w.finish(t, s, store, 0)
 		for range store.Counts().Unknown {
 			unknown.Happened()
 		}

@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,26 +12,18 @@ import (
 
 // A slow write does not block readers of the status.
 func TestStatusDuringWrite(t *testing.T) {
-	begun, goOn := make(chan struct{}, 99), make(chan struct{}, 99)
+	begun, goOn := make(chan struct{}, 99), make(chan struct{})
+	var slow atomic.Bool
 	store := memkv.Open(memkv.Options{Merger: merger(), OnCommit: func(int) error {
-		begun <- struct{}{}
-		<-goOn
+		if slow.Load() {
+			begun <- struct{}{}
+			<-goOn
+		}
 		return nil
 	}})
-	opened := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-begun:
-				goOn <- struct{}{}
-			case <-opened:
-				return
-			}
-		}
-	}()
 	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
 	must(t, err)
-	opened <- struct{}{}
+	slow.Store(true)
 	written := make(chan error, 1)
 	go func() {
 		var b batch.Batch

@@ -60,7 +60,7 @@ func TestFoldOfOne(t *testing.T) {
 	}
 }
 
-// However many values of other writers were read, those of this one are spilled.
+// However many values of other writers are read, those of this one are spilled.
 func TestManyLarge(t *testing.T) {
 	m := NewMerger(Limits{})
 	for n := range 3 * maxLarge {

@@ -89,6 +89,13 @@ func (m *seam) event(n int) {
 		c.Since, c.PrevData = dict.AppendTID(nil, seamRev(n-1)), prev[:]
 	}
 	b.AddCommit(*m.seq, c)
+	addSeam(&b, n)
+	b.Seen(*m.seq, nil)
+	m.apply("stream", &b)
+}
+
+// addSeam adds the operations of the n-th commit.
+func addSeam(b *batch.Batch, n int) {
 	for _, o := range seamHistory[n] {
 		if o.subject == "" {
 			b.AddDelete(o.kind, []byte(o.rkey))
@@ -96,8 +103,6 @@ func (m *seam) event(n int) {
 			b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
 		}
 	}
-	b.Seen(*m.seq, nil)
-	m.apply("stream", &b)
 }
 
 func (m *seam) queue(trust bool) {
@@ -414,13 +419,7 @@ func TestArchiveSeams(t *testing.T) {
 		var b batch.Batch
 		rows++
 		b.AddArchived(rows, []byte(m.did), dict.AppendTID(nil, seamRev(n)))
-		for _, o := range seamHistory[n] {
-			if o.subject == "" {
-				b.AddDelete(o.kind, []byte(o.rkey))
-			} else {
-				b.AddPut(o.kind, []byte(o.rkey), []byte(o.subject))
-			}
-		}
+		addSeam(&b, n)
 		b.Seen(rows, nil)
 		m.apply("archive", &b)
 	}
