@@ -16,9 +16,7 @@ import (
 // Accounts that are not active are in no count, asked about few subjects or about many.
 func TestActorCounts(t *testing.T) {
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{Embedded: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const subjects = 100
 	subject := func(i int) []byte { return fmt.Appendf(nil, "did:web:subject%d.example.com", i) }
 	var b batch.Batch
@@ -32,9 +30,7 @@ func TestActorCounts(t *testing.T) {
 	}
 	b.AddAccount(4, []byte("did:web:actor1.example.com"), false, false)
 	b.Seen(4, nil)
-	if err := s.Apply(t.Context(), "relay", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Apply(t.Context(), "relay", &b))
 	for _, asked := range []int{3, subjects} {
 		var names intern.Batch
 		for i := range asked {

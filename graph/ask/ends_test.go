@@ -14,13 +14,19 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Keys at the ends of time are in the forward set if they are in the reverse set, so that nobody
 // can hide an edge from one side. A key with the top bit set is not a TID, and not in any window.
 func TestEndsOfTime(t *testing.T) {
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now, _ := dict.ParseTID("3mb2kxx5ts22a")
 	for i, c := range []struct {
 		rkey  string
@@ -31,10 +37,8 @@ func TestEndsOfTime(t *testing.T) {
 		b.AddCommit(format.Seq(i+1), &batch.Commit{DID: []byte(actor), Rev: []byte("3mb2kxx5ts22a"), Data: make([]byte, 32)})
 		b.AddPut(1, []byte(c.rkey), []byte(subject))
 		b.Seen(format.Seq(i+1), nil)
-		if err := s.Apply(t.Context(), "relay", &b); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.View(t.Context(), func(sn *ask.View) error {
+		must(t, s.Apply(t.Context(), "relay", &b))
+		must(t, s.View(t.Context(), func(sn *ask.View) error {
 			var ids intern.Batch
 			x, y := ids.Add(dict.DID, []byte(actor)), ids.Add(dict.DID, []byte(subject))
 			if err := sn.Lookup(&ids); err != nil {
@@ -76,8 +80,6 @@ func TestEndsOfTime(t *testing.T) {
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }

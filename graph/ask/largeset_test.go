@@ -21,9 +21,7 @@ import (
 func TestSetTooLargeToKeep(t *testing.T) {
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 64, Chunk: 64})})
 	s, err := graph.Open(t.Context(), store, graph.Options{SetCache: 4 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b batch.Batch
 	const followers = 20_000
 	for i := range followers {
@@ -31,16 +29,14 @@ func TestSetTooLargeToKeep(t *testing.T) {
 		b.AddPut(1, []byte("3jzfcijpj2z2a"), []byte("did:web:subject.example.com"))
 		b.Seen(format.Seq(i+1), nil)
 		if i%5000 == 4999 {
-			if err := s.Apply(t.Context(), "relay", &b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), "relay", &b))
 			b.Reset()
 		}
 	}
 	loads := 0
 	for range 10 {
 		cost := 0
-		if err := s.ViewCharged(t.Context(), func(c int) error { cost += c; return nil }, func(sn *ask.View) error {
+		must(t, s.ViewCharged(t.Context(), func(c int) error { cost += c; return nil }, func(sn *ask.View) error {
 			var ids intern.Batch
 			subject, follower := ids.Add(dict.DID, []byte("did:web:subject.example.com")), ids.Add(dict.DID, []byte("did:web:u7.example.com"))
 			if err := sn.Lookup(&ids); err != nil {
@@ -58,9 +54,7 @@ func TestSetTooLargeToKeep(t *testing.T) {
 				t.Errorf("%d members, not the one asked for", both.Len())
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if cost > followers { // a byte of each member's id
 			loads++
 		}

@@ -165,9 +165,7 @@ func TestBrokenCounts(t *testing.T) {
 		ways[name] = func(b *bench) string {
 			key := b.first('m', isCounts)
 			c, err := format.DecodeCounts(b.rows[key])
-			if err != nil {
-				b.t.Fatal(err)
-			}
+			must(b.t, err)
 			change(&c)
 			if b.rows[key], err = json.Marshal(c); err != nil {
 				b.t.Fatal(err)

@@ -147,15 +147,13 @@ func TestTolerantScan(t *testing.T) {
 			hi = keys[rng.IntN(len(keys))]
 		}
 		var got []string
-		if err := r.Scan([]byte(lo), []byte(hi), false, func(k, v []byte) (bool, error) {
+		must(t, r.Scan([]byte(lo), []byte(hi), false, func(k, v []byte) (bool, error) {
 			if !bytes.Equal(v, b.rows[string(k)]) {
 				t.Errorf("%x has %x, want %x", k, v, b.rows[string(k)])
 			}
 			got = append(got, string(k))
 			return true, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		met := map[string]int{}
 		for i, k := range keys {
 			if k < lo || k >= hi {

@@ -22,6 +22,14 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A table is a map with a Reader. It overwrites the bytes of a row after the call that got
 // them, to catch callers that keep them.
 type table struct {
@@ -259,9 +267,7 @@ type bench struct {
 func eachStore(t *testing.T, test func(t *testing.T, h healthy)) {
 	t.Helper()
 	all, err := stores()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, h := range all {
 		t.Run(h.name, func(t *testing.T) { test(t, h) })
 	}
@@ -297,9 +303,7 @@ func (b *bench) merge(key, operand []byte) {
 		values = [][]byte{old, operand}
 	}
 	v, err := write.NewMerger(write.Limits{}).Fold(nil, key, values, true)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	b.rows[string(key)] = v
 }
 

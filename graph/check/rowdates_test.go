@@ -15,9 +15,7 @@ import (
 func (b *bench) datedMember() (key string, members []uint64, dates []uint32, place int) {
 	b.t.Helper()
 	set, err := read.OpenSet(b.table, b.Layout, 1, b.id(famous))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	key = b.first(format.KeyReverse, func(k string, v []byte) bool {
 		if !strings.HasPrefix(k, string(format.Leaves(set.Key))) {
 			return false
@@ -68,9 +66,7 @@ func TestDates(t *testing.T) {
 					row := string(b.row(1, subject, member))
 					generation, removed, added, of, err := format.MergeRows(subject, b.rows[row],
 						format.AppendRow(nil, subject, 0, []uint64{members[i]}, []uint64{members[i]}, dates[i:i+1]))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					b.rows[row] = format.AppendRow(nil, subject, generation, removed, added, of)
 				} else {
 					b.rows[key] = format.AppendRow(nil, subject, 0, nil, members, dates)

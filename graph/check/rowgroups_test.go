@@ -21,13 +21,9 @@ func TestBrokenGroups(t *testing.T) {
 	replace := func(b *bench, k kinds.Kind, subject dict.ID, member string, row []byte) {
 		key := string(b.row(k, subject, b.id(member)))
 		_, first, err := format.ParseRowGroupKey([]byte(key))
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, err)
 		rows := map[dict.ID][]byte{}
-		if err := format.EachRow(first, b.rows[key], func(subject dict.ID, row []byte) error { rows[subject] = row; return nil }); err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, format.EachRow(first, b.rows[key], func(subject dict.ID, row []byte) error { rows[subject] = row; return nil }))
 		rows[subject] = row
 		var g format.RowGroup
 		for id := first &^ 15; id < first&^15+16; id++ {

@@ -50,9 +50,7 @@ func TestUsage(t *testing.T) {
 			known      bool   // the parts have bytes
 		}{{all, 0, true}, {all + 7, 7, true}, {0, 0, true}, {all - 1, all - 1, false}} {
 			got, err := Usage(b.table, kinds.BuiltIn, &sizer{rows: b.rows, disk: test.disk})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want := map[string]uint64{}
 			if test.known {
 				maps.Copy(want, bytes)

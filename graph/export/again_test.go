@@ -31,9 +31,7 @@ func ended(text string, accounts, records int) string {
 func reopened(t *testing.T, store *memkv.Store, settings dict.Settings) *place {
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings}, Import: true, Beat: time.Minute, SliceSize: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &place{Store: s, t: t, store: store}
 }
 

@@ -24,6 +24,14 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// must ends a test at an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 var layouts = map[string]dict.Settings{
 	"one":      dict.DefaultSettings,
 	"several":  dict.SharedSettings,
@@ -46,18 +54,14 @@ func open(t *testing.T, settings dict.Settings, imports bool) *place {
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern: intern.Options{Settings: settings}, Import: imports, Beat: time.Minute, SliceSize: 4,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &place{Store: s, t: t, store: store}
 }
 
 // close closes the graph, and so gives up the writer's claim.
 func (p *place) close() {
 	p.t.Helper()
-	if err := p.Close(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Close(p.t.Context()))
 }
 
 // commit adds a commit to the batch. since and data name the commit before it.
@@ -81,18 +85,14 @@ func (p *place) account(did string, active, erase bool) {
 // apply applies the batch.
 func (p *place) apply(source string) {
 	p.t.Helper()
-	if err := p.Apply(p.t.Context(), source, &p.b); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Apply(p.t.Context(), source, &p.b))
 	p.b.Reset()
 }
 
 func (p *place) erase() {
 	p.t.Helper()
 	for p.Erasing() {
-		if err := p.EraseSlice(p.t.Context()); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, p.EraseSlice(p.t.Context()))
 	}
 }
 
@@ -146,9 +146,7 @@ func (p *place) fill(records int) {
 		}
 	}
 	p.erase()
-	if err := p.SetFuture(p.t.Context(), "wss://two.example.com"); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.SetFuture(p.t.Context(), "wss://two.example.com"))
 }
 
 // doubts matches the line of an export that has times of the clock.
@@ -220,9 +218,7 @@ func TestListsBesideHoles(t *testing.T) {
 			p.account("did:plc:a", true, false)
 			p.b.AddGap(format.Gap{After: p.seq - 1, Reason: "gap", Suspect: true})
 			p.apply("wss://a.com")
-			if err := p.SetCompared(t.Context(), 99); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.SetCompared(t.Context(), 99))
 		}
 		for range 5 {
 			hole()
@@ -231,9 +227,7 @@ func TestListsBesideHoles(t *testing.T) {
 		err := p.ChangeBackfill(t.Context(), func(b *format.Backfill) {
 			b.Hosts, b.ListingHoles = map[string]format.HostBackfill{"https://host.com": {}}, holes
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if isBeside {
 			hole()
 		}
@@ -335,9 +329,7 @@ func TestErasing(t *testing.T) {
 		p.apply("relay")
 		during := []string{exported(t, p.store)}
 		for p.Erasing() {
-			if err := p.EraseSlice(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.EraseSlice(t.Context()))
 			during = append(during, exported(t, p.store))
 		}
 		for i, text := range during {
@@ -401,9 +393,7 @@ func TestProgress(t *testing.T) {
 	lines := 0
 	for text := range strings.Lines(out.String()) {
 		var l struct{ Records [][2]string }
-		if err := json.Unmarshal([]byte(text), &l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(text), &l))
 		for _, r := range l.Records {
 			read[r[0]] = true
 		}
