@@ -3,6 +3,7 @@ package intern
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 
@@ -246,6 +247,9 @@ func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form 
 	return nil
 }
 
+// ErrNoString is the error for an id that has no string in the state that is read.
+var ErrNoString = errors.New("has no string")
+
 func noString(ns dict.Namespace, id dict.ID) error {
-	return fmt.Errorf("intern: %s id %d has no string; run skein check", ns, id)
+	return fmt.Errorf("intern: %s id %d %w; run skein check", ns, id, ErrNoString)
 }

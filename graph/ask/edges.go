@@ -6,6 +6,7 @@ import (
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 )
@@ -130,6 +131,9 @@ func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
 	if k.IsSelf() {
 		has := false
 		err := s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { has = author == actor; return nil })
+		if errors.Is(err, intern.ErrNoString) { // the record is newer than this state
+			err = nil
+		}
 		return has, err
 	}
 	_, has, below, err := read.Date(s.r, s.source.Layout, k, subject, actor)

@@ -37,9 +37,19 @@ type watched struct {
 
 func newWatched(t *testing.T, seed uint64, changes int) *watched {
 	t.Helper()
-	g := oracle.NewGraph(t, seed, 25, write.Limits{Row: 6, Chunk: 3})
+	g := oracle.GraphOn(t, seed, 25, memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 6, Chunk: 3}), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}}), posts...)
 	g.Grow(changes)
 	return watchedOn(t, g)
+}
+
+// posts are one kind, of the posts themselves.
+var posts, _ = kinds.Parse("app.bsky.feed.post self at-uri posts")
+
+// post makes a post, or another version of it.
+func (w *watched) post() {
+	w.t.Helper()
+	did, rkey := w.Any(w.Accounts), w.Any([]string{w.Key(), "a", "b"})
+	w.Commit(did, oracle.Op{Kind: "posts", Rkey: rkey, Subject: "at://" + did + "/app.bsky.feed.post/" + rkey})
 }
 
 func watchedOn(t *testing.T, g *oracle.Graph) *watched {
@@ -63,7 +73,8 @@ func (w *watched) round() {
 
 func parse(t *testing.T, text string) *language.Expr {
 	t.Helper()
-	e, err := language.NewVocabulary(kinds.BuiltIn).Parse(text, language.MaxExpr, time.Now())
+	table, _ := kinds.Configure(kinds.BuiltIn, posts)
+	e, err := language.NewVocabulary(table).Parse(text, language.MaxExpr, time.Now())
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -151,7 +162,7 @@ func (w *watched) set(dids bool, depth int) string {
 			}
 			return "members(" + w.Any(pool) + "," + w.Any(pool) + "," + w.Any(pool) + ")"
 		case !dids:
-			return one("likes", "reposts", "listblocks", "lists") + "(" + w.Any(w.Accounts) + ")"
+			return one("likes", "reposts", "listblocks", "lists", "posts") + "(" + w.Any(w.Accounts) + ")"
 		case w.Rand.IntN(2) == 0:
 			return one("follows", "followers", "blocks", "blockers", "blockedBy") + "(" + w.Any(w.Accounts) + ")"
 		case w.Rand.IntN(2) == 0:
@@ -269,6 +280,9 @@ func TestSubscribersHaveTheSet(t *testing.T) {
 				here, away = append(here, c), slices.Delete(away, i, i+1)
 			}
 			w.Grow(rng.IntN(40))
+			for range rng.IntN(12) {
+				w.post()
+			}
 			w.round()
 			for _, c := range here {
 				if rng.IntN(3) > 0 || n == 119 { // the others let messages wait

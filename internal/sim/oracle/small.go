@@ -68,10 +68,10 @@ func NewGraph(tb testing.TB, seed uint64, accounts int, l write.Limits) *Graph {
 	return GraphOn(tb, seed, accounts, memkv.Open(memkv.Options{Merger: write.NewMerger(l), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}}))
 }
 
-// GraphOn is NewGraph on a store of keys and values.
-func GraphOn(tb testing.TB, seed uint64, accounts int, store kv.Store) *Graph {
+// GraphOn is NewGraph on a store of keys and values, with more kinds.
+func GraphOn(tb testing.TB, seed uint64, accounts int, store kv.Store, more ...kinds.Info) *Graph {
 	tb.Helper()
-	s, err := graph.Open(tb.Context(), store, graph.Options{})
+	s, err := graph.Open(tb.Context(), store, graph.Options{Kinds: more})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (g *Graph) add(did string, ops []Op) {
 			g.live = append(g.live, Path{DID: did, Kind: record.Kind, Rkey: record.Rkey})
 		}
 		for _, o := range record.Edges() {
-			if k := kindOf(o.Kind); o.Delete {
+			if k := g.kindOf(o.Kind); o.Delete {
 				g.b.AddDelete(k, []byte(o.Rkey))
 			} else {
 				g.b.AddPut(k, []byte(o.Rkey), []byte(o.Subject))
@@ -167,14 +167,14 @@ func (g *Graph) add(did string, ops []Op) {
 	g.b.Seen(g.seq, nil)
 }
 
-func kindOf(name string) kinds.Kind {
+func (g *Graph) kindOf(name string) kinds.Kind {
 	switch name {
 	case ListItem:
 		return kinds.ListMember
 	case ListItemOf:
 		return kinds.ListItem
 	}
-	return kinds.ByName(name).Kind
+	return g.Store.Kinds().ByName(name).Kind
 }
 
 // Hide hides an account, or shows it again.
