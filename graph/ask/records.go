@@ -210,10 +210,10 @@ func (s *edges) Live(k kinds.Kind, uris []dict.ID, each func(i int, author, subj
 	var found, of []int // of each record of the collection, the index in uris, and of its author in b
 	var paths []Path
 	var b intern.Batch
-	collection := s.Kind(k).Collection + "/"
+	collection := "/" + s.Kind(k).Collection + "/"
 	err := s.Strings(dict.URI, uris, func(i int, uri []byte) error {
 		if did, ok := dict.AuthorOf(uri); ok {
-			if rkey, ok := bytes.CutPrefix(uri[len("at://")+len(did)+1:], []byte(collection)); ok {
+			if rkey, ok := bytes.CutPrefix(uri[len("at://")+len(did):], []byte(collection)); ok {
 				found, of, paths = append(found, i), append(of, b.Add(dict.DID, did)), append(paths, ParsePath(bytes.Clone(rkey)))
 			}
 		}
