@@ -105,6 +105,33 @@ func TestLateForms(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
+// A client whose form is taken for another client learns it.
+func TestTakenForms(t *testing.T) {
+	srv := httptest.NewServer(query.New(newWorld(t, 88, 10).store, query.Options{}))
+	t.Cleanup(srv.Close)
+	answers := make(chan string, 17)
+	send := func(client string) { // a form without its end
+		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}).Dial("tcp", srv.Listener.Addr().String())
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = fmt.Fprintf(conn, "POST /xrpc/blue.skein.graph.query HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", formType, language.MaxForm, strings.Repeat("a", language.MaxForm-1))
+		must(t, err)
+		go func() {
+			answer, _ := io.ReadAll(conn)
+			answers <- string(answer)
+		}()
+	}
+	for range 15 {
+		send("127.0.0.1")
+	}
+	time.Sleep(100 * time.Millisecond) // they are read
+	send("127.0.0.2")
+	send("127.0.0.2")
+	if answer := <-answers; !strings.Contains(answer, "HTTP/1.1 503 ") || !strings.Contains(answer, `{"error":"Busy","message":"the server's memory for forms is full`) {
+		t.Errorf("%q", answer)
+	}
+}
+
 // Twenty thousand members are one leaf, known and unknown ones alike: their set is what was
 // given, and nothing that is done with them grows with the square of their number.
 func TestAbuseTwentyThousandMembers(t *testing.T) {

@@ -196,8 +196,8 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 		return
 	}
 	xerr, ok := errors.AsType[*xrpc.Error](err)
-	// The request's context ends when its client has gone, and also when a read times out, which a late form does.
-	if r.Context().Err() != nil && (!ok || xerr.Status != http.StatusRequestTimeout) {
+	// The request's context ends when its client has gone, and also when a read times out, as that of a late or a taken form does.
+	if r.Context().Err() != nil && (!ok || xerr.Status != http.StatusRequestTimeout && xerr.Status != http.StatusServiceUnavailable) {
 		s.o.Metrics.answered(m.NSID, statusClientGone)
 		return
 	}
