@@ -18,8 +18,8 @@ import (
 // membersAtOnce is how many strings are read at a time.
 var membersAtOnce = 8192
 
-// ServeMembers serves all members of the set in the parameter set, of one state of the index: an
-// object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
+// ServeMembers serves all members of the set in the parameter set, of one state of the index except on FoundationDB
+// (graph.Store.ViewAcross): an object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
 // operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
 	withoutDeadline(w, r)
@@ -57,6 +57,7 @@ func (s *Server) members(w http.ResponseWriter, r *http.Request, out io.Writer) 
 		if err != nil {
 			return err
 		}
+		v.Exact = true
 		var c caveats
 		if err := q.rests(sn, &c, func(cl *claim) error { return cl.on(v, evidence.Of(&e.Root)) }); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
 	"skein.blue/internal/sim/oracle"
+	"skein.blue/query/algebra"
 )
 
 // get calls a method of blue.skein.graph.
@@ -195,6 +197,17 @@ func TestBytesAreBounded(t *testing.T) {
 	wg.Wait()
 	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != maxInFlight-1<<20 {
 		t.Errorf("%v refused; %d bytes are still in flight", n, s.inFlight.Load())
+	}
+}
+
+// All members are no sample, even if a ranking reads more than its budget.
+func TestMembersAreNoSample(t *testing.T) {
+	g := oracle.NewGraph(t, 1, 0, write.Limits{})
+	g.Crowd(algebra.MaxWindowed, func(int) []string { return []string{star} })
+	rec := httptest.NewRecorder()
+	New(g.Store, Options{}).ServeMembers(rec, httptest.NewRequest(http.MethodGet, "/?set=rank(of=members("+star+"),via=followers,since=2026-03-01T00:00:00.000005Z)", nil))
+	if total := rec.Header().Get("Skein-Total"); total != strconv.Itoa(algebra.MaxWindowed-1) { // the first is older
+		t.Errorf("%d, %s members", rec.Code, total)
 	}
 }
 
