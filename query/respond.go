@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzhttp"
 
+	"skein.blue/internal/clients"
 	"skein.blue/query/language"
 	"skein.blue/query/xrpc"
 )
@@ -21,11 +23,11 @@ import (
 // minCompressed is the size of the smallest answer that is compressed, in bytes.
 const minCompressed = 1024
 
-// largeAnswer is the size in bytes above which an answer counts towards maxInFlight, the bytes of large answers that clients
-// have not read yet. Smaller answers are always sent.
+// largeAnswer is the size in bytes above which an answer counts towards maxUnread, the bytes of large answers that clients
+// have not read yet, which they share (clients.Pool). Smaller answers are always sent.
 const (
 	largeAnswer = 64 << 10
-	maxInFlight = 64 << 20
+	maxUnread   = 64 << 20
 )
 
 // compressed wraps a handler to compress its answer with zstd or gzip, whichever the client
@@ -41,12 +43,13 @@ var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
 // write writes an answer, as JSON if it is not formatted. Answers carry an ETag, so that a client that repeats a query receives a few
 // bytes while nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	conn := http.NewResponseController(w)
 	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.writePlain(w, r, status, v)
+		s.writePlain(w, conn, r, status, v)
 	})).ServeHTTP(w, r)
 }
 
-func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (s *Server) writePlain(w http.ResponseWriter, conn *http.ResponseController, r *http.Request, status int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	var b []byte
@@ -71,12 +74,13 @@ func (s *Server) writePlain(w http.ResponseWriter, r *http.Request, status int, 
 		}
 	}
 	if len(b) > largeAnswer {
-		defer s.inFlight.Add(-int64(len(b)))
-		if s.inFlight.Add(int64(len(b))) > maxInFlight {
+		hold, ok := s.unread.Take(clients.Of(r), int64(len(b)), func() { _ = conn.SetWriteDeadline(time.Now()) }) // fails only on a test's recorder
+		if !ok {
 			h.Del("ETag")
-			s.fail(w, r, "any", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "too many bytes are waiting for slow clients; try again, or with a smaller limit"))
+			s.fail(w, r, "any", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "too many bytes are waiting for slow clients, and this client has the most of them; try again, or with a smaller limit"))
 			return
 		}
+		defer hold.Give()
 	}
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,15 +79,15 @@ type Status struct {
 
 // A Server answers queries and serves subscriptions. It implements http.Handler.
 type Server struct {
-	store    *graph.Store
-	words    *language.Vocabulary
-	o        Options
-	cursors  *xrpc.Cursors
-	mux      *http.ServeMux
-	queues   xrpc.Queues
-	forms    *xrpc.Forms
-	watcher  *watch.Watcher
-	inFlight atomic.Int64 // bytes of large answers that are being sent
+	store   *graph.Store
+	words   *language.Vocabulary
+	o       Options
+	cursors *xrpc.Cursors
+	mux     *http.ServeMux
+	queues  xrpc.Queues
+	forms   *xrpc.Forms
+	watcher *watch.Watcher
+	unread  *clients.Pool // bytes of large answers that are being sent
 }
 
 // methods returns the methods that the server answers.
@@ -135,7 +134,7 @@ func New(store *graph.Store, o Options) *Server {
 		store: store, words: language.NewVocabulary(store.Kinds()), o: o, cursors: c, mux: http.NewServeMux(),
 		// The large queue bounds memory, and leaves processors for small queries.
 		queues: xrpc.Queues{Light: clients.NewQueue(8 * processors), Slow: clients.NewQueue(processors), Large: clients.NewQueue((processors + 1) / 2)},
-		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers),
+		forms:  xrpc.NewForms(), watcher: watch.New(store, o.Logger, o.Subscribers), unread: clients.NewPool(maxUnread),
 	}
 	for name, q := range map[string]*clients.Queue{"light": s.queues.Light, "slow": s.queues.Slow, "large": s.queues.Large} {
 		waits := o.Metrics.Waits.WithLabelValues(name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,13 +170,13 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 	g.PutMany(star, "like", posts)
 	s := New(g.Store, Options{})
-	s.inFlight.Store(maxInFlight - 1<<20)
+	s.unread = clients.NewPool(1 << 20)
 	release := make(chan struct{})
 	var wg sync.WaitGroup
 	codes := make(chan int, 8)
 	for range 8 {
 		wg.Go(func() {
-			w := &stuck{ResponseRecorder: httptest.NewRecorder(), release: release}
+			w := &stuck{httptest.NewRecorder(), release, make(chan struct{})}
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil))
 			codes <- w.Code
 		})
@@ -187,16 +188,22 @@ func TestBytesAreBounded(t *testing.T) {
 				t.Errorf("%d", code)
 			}
 		case <-time.After(10 * time.Second):
-			t.Error("an answer waits for its client beside two others")
+			t.Fatal("an answer waits for its client beside two others")
 		}
 	}
 	if rec := s.get("query?limit=5&set=likes(" + star + ")"); rec.Code != 200 {
 		t.Errorf("a small answer: %d", rec.Code)
 	}
+	rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil)
+	req.RemoteAddr = "198.51.100.1:1"
+	if s.ServeHTTP(rec, req); rec.Code != 200 {
+		t.Fatalf("another client: %d", rec.Code)
+	}
+	<-codes // one of the two is cut off
 	close(release)
 	wg.Wait()
-	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.inFlight.Load() != maxInFlight-1<<20 {
-		t.Errorf("%v refused; %d bytes are still in flight", n, s.inFlight.Load())
+	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.unread.Held() != 0 {
+		t.Errorf("%v refused; %d bytes are still in flight", n, s.unread.Held())
 	}
 }
 
@@ -214,15 +221,21 @@ func TestMembersAreNoSample(t *testing.T) {
 // stuck is a client that does not read large answers until it is released.
 type stuck struct {
 	*httptest.ResponseRecorder
-	release chan struct{}
+	release, late chan struct{}
 }
 
 func (s *stuck) Write(b []byte) (int, error) {
 	if len(b) > 1000 {
-		<-s.release
+		select {
+		case <-s.release:
+		case <-s.late:
+			return 0, os.ErrDeadlineExceeded
+		}
 	}
 	return s.ResponseRecorder.Write(b)
 }
+
+func (s *stuck) SetWriteDeadline(time.Time) error { close(s.late); return nil }
 
 // A damaged store is an error with a name, and a panic one at all.
 func TestDamagedStore(t *testing.T) {
