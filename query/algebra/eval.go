@@ -211,7 +211,7 @@ func (r *Reader) Leaf(l Leaf) (t Operand, err error) {
 	switch {
 	case l.Op == language.OpListed, l.Op == language.OpLists:
 		keep = true
-		t.Set, err = r.lists(l)
+		t.Set, err = r.lists(l, nil)
 	case l.Op == language.OpForward:
 		t.Set, err = r.View.Subjects(l.Kind, l.Of, l.Window)
 	case l.Window.All():

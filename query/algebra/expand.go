@@ -266,6 +266,9 @@ func (h *hop) spend(units int) error {
 	return nil
 }
 
+// look is spend for the records of accounts.
+func (h *hop) look(accounts int) error { return h.spend(accounts * lookUpUnits) }
+
 // thin returns k if one in k members of a set of n is read, each at a cost of units.
 func (h *hop) thin(n uint64, units int) (k uint32) {
 	if h.share == 0 || n*uint64(units) <= uint64(h.share) {
@@ -315,7 +318,7 @@ func (h *hop) expand(member uint64) error {
 			return err
 		}
 	default:
-		set, err := h.v.lists(l) // of each member one: not kept
+		set, err := h.v.lists(l, h.look) // of each member one: not kept
 		if err != nil {
 			return err
 		}
@@ -359,7 +362,7 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 	if l.Op == language.OpForward {
 		err = h.v.View.EachSubject(l.Kind, l.Of, l.Window, func(id dict.ID, p ask.Path) error { offer(id, p); return nil })
 	} else {
-		err = h.v.eachListed(l, offer)
+		err = h.v.eachListed(l, h.look, offer)
 	}
 	if err != nil {
 		return err

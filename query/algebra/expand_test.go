@@ -98,6 +98,13 @@ func TestBudgetOfAHop(t *testing.T) {
 				t.Errorf("%s: two samples of one state differ", text)
 			}
 			sampled[via]++
+			pairs := uint32(0) // of a member and a list; an account has at most two lists
+			for _, n := range whole.counts {
+				pairs += n
+			}
+			if via == "lists" && lo < int(pairs)*lookUpUnits/2 {
+				t.Errorf("%s: the records of the authors of %d lists are read with %d units", text, pairs, lo)
+			}
 		}
 		exact, err := hopWith(t, g, strings.TrimSuffix(text, ")")+",exact=true)", 1)
 		if must(t, err); exact.sampled != "" || !maps.Equal(exact.counts, whole.counts) || !maps.Equal(exact.scores, whole.scores) {

@@ -16,15 +16,16 @@ import (
 const MaxListers = 50_000
 
 // lists reads an OpListed or OpLists leaf.
-func (r *Reader) lists(l Leaf) (sets.Set, error) {
+func (r *Reader) lists(l Leaf, spend func(accounts int) error) (sets.Set, error) {
 	var ids []uint64
-	err := r.eachListed(l, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
+	err := r.eachListed(l, spend, func(id dict.ID, _ ask.Path) { ids = append(ids, uint64(id)) })
 	return sets.FromUnsorted(ids), err
 }
 
 // eachListed calls each for every member of an OpListed or OpLists leaf, with the list item
-// that makes it a member. Lists of hidden accounts have no members.
-func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
+// that makes it a member. Lists of hidden accounts have no members. spend, if there is one, is called before the records of other
+// accounts are read.
+func (r *Reader) eachListed(l Leaf, spend func(accounts int) error, each func(id dict.ID, p ask.Path)) error {
 	if l.Op == language.OpListed {
 		if r.View.IsHidden(l.By) {
 			return nil
@@ -46,10 +47,14 @@ func (r *Reader) eachListed(l Leaf, each func(id dict.ID, p ask.Path)) error {
 	if set.Len() > MaxListers {
 		return &LimitError{fmt.Sprintf("lists, and sets of the records that name something, such as quotes, read the records of every account that has such a record, and fail above %d accounts; here are %d", MaxListers, set.Len())}
 	}
-	if set.Len() > sets.ListMax {
-		if err := r.budget.Heavy(); err != nil {
-			return err
-		}
+	if spend != nil {
+		err = spend(int(set.Len()))
+	}
+	if err == nil && set.Len() > sets.ListMax {
+		err = r.budget.Heavy()
+	}
+	if err != nil {
+		return err
 	}
 	from := IDs(set.List(nil))
 	if by == l.Kind {

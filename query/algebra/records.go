@@ -132,7 +132,7 @@ func (r leafRecords) ofItems(ids []dict.ID) (found []MemberRecord, err error) {
 	for _, id := range ids {
 		shown[id] = &ask.ShownRecord{}
 	}
-	err = r.eachListed(r.l, func(id dict.ID, p ask.Path) {
+	err = r.eachListed(r.l, nil, func(id dict.ID, p ask.Path) {
 		if e := shown[id]; e != nil {
 			e.Offer(p, ask.Timeless) // the subject is an account
 		}
