@@ -34,9 +34,8 @@ const (
 	// them, that are kept for subscribers that reconnect with a cursor.
 	retainedMessages = 1024
 	retainedChanges  = 50_000
-	maxWatches       = 10_000 // expressions
-	maxIdle          = 500    // expressions without a subscriber
-	lookupsPerRound  = 8192   // strings looked up in a round
+	maxIdle          = 500  // expressions without a subscriber
+	lookupsPerRound  = 8192 // strings looked up in a round
 	// messageBuffer is the number of messages that a subscriber may be behind.
 	messageBuffer = 64
 )
@@ -173,7 +172,7 @@ func (h *Watcher) Close() {
 // Context returns a context that Close ends.
 func (h *Watcher) Context() context.Context { return h.ctx }
 
-// errBusy is returned by Subscribe if there are too many subscribers or expressions.
+// errBusy is returned by Subscribe if there are too many subscribers.
 var errBusy = errors.New("too many subscriptions")
 
 // Subscribe starts a subscription of a client. after is the cursor of the last message that
@@ -193,10 +192,6 @@ func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber
 		return nil, errBusy
 	}
 	if w == nil {
-		if len(h.watches) >= maxWatches && !h.evictIdle() {
-			s.hold.Give()
-			return nil, errBusy
-		}
 		w = &watch{e: e, key: key, epoch: rand.Text(), subs: map[*Subscriber]struct{}{}, lastClient: client}
 		for n := range e.Root.All() {
 			w.lists = w.lists || n.Op == language.OpLists
@@ -280,30 +275,15 @@ func (h *Watcher) Leave(s *Subscriber) {
 		return
 	}
 	s.w.idle, s.w.lastClient = time.Now(), s.client
-	idle := 0
+	var idle []*watch
 	for _, w := range h.watches {
 		if len(w.subs) == 0 {
-			idle++
+			idle = append(idle, w)
 		}
 	}
-	if idle > maxIdle {
-		h.evictIdle()
+	if len(idle) > maxIdle {
+		h.forget(slices.MinFunc(idle, func(x, y *watch) int { return x.idle.Compare(y.idle) }))
 	}
-}
-
-// evictIdle forgets the expression that has been without a subscriber for the longest, and
-// reports whether there was one. It is called with mu held.
-func (h *Watcher) evictIdle() bool {
-	var oldest *watch
-	for _, w := range h.watches {
-		if len(w.subs) == 0 && (oldest == nil || w.idle.Before(oldest.idle)) {
-			oldest = w
-		}
-	}
-	if oldest != nil {
-		h.forget(oldest)
-	}
-	return oldest != nil
 }
 
 // Watchable returns an *language.SyntaxError if an expression cannot be watched.
