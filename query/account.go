@@ -83,7 +83,7 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 func (a *accountState) describe(x *evidence.Index, of *evidence.Account) {
 	st := &of.State
 	if st.Has(ask.FlagHasRev) {
-		a.Rev, a.Time = st.Rev.String(), stamp(evidence.TimeOf(st.Rev))
+		a.Rev, a.Time = st.Rev.String(), stamp(time.UnixMicro(int64(ask.MicrosOf(uint64(st.Rev)))))
 	}
 	a.State = x.Account(of)
 	a.Description = evidence.Description(a.State)

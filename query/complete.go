@@ -281,7 +281,7 @@ func (c *claim) settle(to *caveats) error {
 	roster := c.everybody
 	for _, a := range c.states {
 		if roster = roster || !a.State.Has(ask.FlagHasRev); a.State.Has(ask.FlagHasRev) {
-			oldest = earlier(oldest, evidence.TimeOf(a.State.Rev))
+			oldest = earlier(oldest, time.UnixMicro(int64(ask.MicrosOf(uint64(a.State.Rev)))))
 		}
 	}
 	if c.everybody {

@@ -14,7 +14,7 @@ import (
 // lately, of the network that has; equal ones take turns. So neither a client with many queries nor a network with many clients
 // delays a newcomer by more than the queries that are running.
 type Queue struct {
-	// Waited, if set before the first Enter, receives how long each query waited for its slot.
+	// Waited receives how long each query waited for its slot. It may be set before the first Enter.
 	Waited func(time.Duration)
 
 	mu      sync.Mutex // guards the fields below
@@ -25,7 +25,9 @@ type Queue struct {
 }
 
 // NewQueue returns a Queue with a number of slots.
-func NewQueue(slots int) *Queue { return &Queue{free: slots, used: map[string]usage{}} }
+func NewQueue(slots int) *Queue {
+	return &Queue{free: slots, used: map[string]usage{}, Waited: func(time.Duration) {}}
+}
 
 // waiter is a query that waits.
 type waiter struct {
@@ -73,7 +75,7 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	if q.free > 0 {
 		q.free--
 		q.mu.Unlock()
-		q.waited(0)
+		q.Waited(0)
 		return nil
 	}
 	began, w := time.Now(), &waiter{client, make(chan struct{})}
@@ -81,10 +83,10 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 	q.mu.Unlock()
 	select {
 	case <-w.turn:
-		q.waited(time.Since(began))
+		q.Waited(time.Since(began))
 		return nil
 	case <-ctx.Done():
-		q.waited(time.Since(began))
+		q.Waited(time.Since(began))
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,12 +96,6 @@ func (q *Queue) Enter(ctx context.Context, client string) error {
 		q.pass()
 	}
 	return ctx.Err()
-}
-
-func (q *Queue) waited(took time.Duration) {
-	if q.Waited != nil {
-		q.Waited(took)
-	}
 }
 
 // Leave releases a slot that a client has held since a time.

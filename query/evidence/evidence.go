@@ -11,7 +11,6 @@ import (
 
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
-	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 )
 
@@ -291,10 +290,4 @@ type Proof struct {
 	Sources  []string `json:"sources"`           // what was read
 	Accounts any      `json:"accounts"`          // how many accounts it depends on, or "everybody"
 	Oldest   string   `json:"oldest,omitempty"`  // the time of the oldest evidence: of the list of all accounts, or of the rev of one of the accounts
-}
-
-// TimeOf returns the time of a rev.
-func TimeOf(rev fmt.Stringer) time.Time {
-	tid, _ := dict.ParseTID([]byte(rev.String()))
-	return time.UnixMicro(int64(ask.MicrosOf(tid))).UTC()
 }
