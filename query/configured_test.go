@@ -202,6 +202,7 @@ func TestPosts(t *testing.T) {
 				}
 			}
 			check("intersect(replies("+u+"),posts("+author+"))", own)
+			check("intersect(members("+u+"0),posts("+author+"))", nil)
 			check("by(replies("+u+"),members("+author+"))", own)
 			for _, it := range w.answer("list", url.Values{"set": {"replies(" + u + ")"}}).Items {
 				if it.Record != it.Member || !slices.Contains(replies, it.Member) {

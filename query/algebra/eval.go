@@ -377,11 +377,9 @@ func (v *Evaluation) probe(n *language.Node, small []Operand) (t Operand, done b
 	var left []uint64
 	begin := func(id uint64) { v.View.BeginEdge(l.Kind, l.Of, dict.ID(id), l.Window) }
 	for id := range ask.Ahead(v.View, small[0].Set.All(), begin) {
-		has := false
-		if !v.View.IsHidden(l.Of) && dict.ID(id) < dict.FirstReserved {
-			if has, err = v.View.HasEdgeIn(l.Kind, l.Of, dict.ID(id), l.Window); err != nil {
-				return t, false, err
-			}
+		has, err := v.has(n, language.Literal{}, dict.ID(id)) // an id that stands in for a string without one has no edge
+		if err != nil {
+			return t, false, err
 		}
 		if has {
 			left = append(left, id)
