@@ -41,7 +41,7 @@ func resolve(ctx context.Context, handles Handles, q *xrpc.Query, looked *int, l
 		case l.Handle == "":
 			continue
 		case l.Handle == language.ViewerName:
-			did, err = q.Viewer(ctx)
+			did, err = q.Viewer()
 		case handles == nil:
 			return xrpc.Invalid("%shandles are not resolved here: give the DID of %s", where(i), l.Handle)
 		default:

@@ -50,12 +50,12 @@ func overlap(ctx context.Context, q *call) (any, error) {
 		if i == n {
 			what = "with"
 		}
-		if _, err := q.Expr(what, text, now); err != nil {
+		if _, err := q.Parsed(what, text, now, q.Words.Parse); err != nil {
 			return nil, err
 		}
 	}
 	// Together they are the operands of one: equal sets are then read once, and all have members of one type.
-	e, err := q.Expr("the sets together", "union("+strings.Join(texts, ",")+")", now)
+	e, err := q.Parsed("the sets together", "union("+strings.Join(texts, ",")+")", now, q.Words.Parse)
 	if err != nil {
 		return nil, err
 	}

@@ -114,10 +114,11 @@ func (s *Server) methods() []xrpc.Method {
 		{NSID: "app.bsky.graph.getRelationships", Serve: serve(getRelationships)},
 		{NSID: "blue.skein.graph.subscribe", Serve: serve(subscribe)},
 	}
-	for i := range own {
-		own[i] = own[i].Described()
+	all := slices.Concat(own, s.o.Feeds.Methods(), constellation.Methods())
+	for i := range all {
+		all[i] = all[i].Described()
 	}
-	return slices.Concat(own, s.o.Feeds.Methods(), constellation.Methods())
+	return all
 }
 
 // New returns a Server of the graph in store.
@@ -171,7 +172,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // call serves one XRPC query.
 func (s *Server) call(w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
-	if !m.Allows(r.Method) {
+	if !slices.Contains(strings.Split(m.Allowed(), ", "), r.Method) { // OPTIONS has its answer already
 		w.Header().Set("Allow", m.Allowed())
 		s.fail(w, r, m.NSID, xrpc.Errorf(http.StatusMethodNotAllowed, "InvalidRequest", "%s does not take %s; it takes %s", m.NSID, language.Brief(r.Method), m.Allowed()))
 		return
@@ -261,7 +262,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWriter, r *http.Request, m *xrpc.Method) {
 	q.Header, q.Words, q.Store, q.Cursors = r.Header, s.words, s.store, s.cursors
 	q.Work = s.queues.Work(clients.Of(r), m.Slow)
-	viewer := sync.OnceValues(func() (string, error) { // once: a token is valid for one use
+	q.Viewer = sync.OnceValues(func() (string, error) { // once: a token is valid for one use
 		if s.o.Service == nil {
 			return "", xrpc.Invalid("%s does not work here: this server has no public name (its operator sets one with --service-host)", language.ViewerName)
 		}
@@ -272,7 +273,6 @@ func (s *Server) prepare(ctx context.Context, q *xrpc.Query, w http.ResponseWrit
 		did, err := s.o.Service.viewer(ctx, q.Work.Client, q.NSID, q.Header.Get("Authorization"))
 		return did, cmp.Or(q.Work.Enter(ctx), err)
 	})
-	q.Viewer = func(context.Context) (string, error) { return viewer() }
 	looked := 0
 	q.Resolve = func(list []language.Literal, where func(int) string) error {
 		return resolve(ctx, s.o.Handles, q, &looked, list, where)

@@ -16,7 +16,7 @@ import (
 
 // Methods returns the methods of Constellation.
 func Methods() []xrpc.Method {
-	all := []xrpc.Method{
+	return []xrpc.Method{
 		{NSID: "blue.microcosm.links.getBacklinks", Serve: records(byNewer, "records")},
 		{NSID: "blue.microcosm.links.getBacklinksCount", Serve: count(byNewer, false)},
 		{NSID: "blue.microcosm.links.getBacklinkDids", Serve: dids(byNewer)},
@@ -27,10 +27,6 @@ func Methods() []xrpc.Method {
 		{NSID: "/links/all", Serve: allLinks(func(n linkCount) any { return n }), Takes: []string{"target"}},
 		{NSID: "/links/all/count", Serve: allLinks(func(n linkCount) any { return n.Records }), Takes: []string{"target"}},
 	}
-	for i := range all {
-		all[i] = all[i].Described()
-	}
-	return all
 }
 
 // A recordID is Constellation's name of a record.

@@ -35,7 +35,7 @@ func serve(t *testing.T, seed uint64, changes int) *served {
 	c := xrpc.NewCursors(g.Store.Secret())
 	s := &served{g, t, c, map[string]xrpc.Method{}}
 	for _, m := range Methods() {
-		s.methods[strings.TrimPrefix(m.NSID, "blue.microcosm.links.")] = m
+		s.methods[strings.TrimPrefix(m.NSID, "blue.microcosm.links.")] = m.Described()
 	}
 	return s
 }

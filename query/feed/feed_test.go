@@ -2,7 +2,6 @@ package feed
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -375,7 +374,7 @@ func (s *served) call(method int, q xrpc.Query) (any, error) {
 		}
 		return nil
 	}
-	q.Viewer = func(context.Context) (string, error) {
+	q.Viewer = func() (string, error) {
 		if s.viewer == "" {
 			return "", errNoToken
 		}

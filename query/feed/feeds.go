@@ -81,13 +81,11 @@ const Methods = "app.bsky.feed."
 // Methods returns the methods that serve the feeds. Without feeds, f is nil, and they answer that
 // this server has none.
 func (f *Feeds) Methods() []xrpc.Method {
-	all := []xrpc.Method{
-		xrpc.Method{NSID: Methods + "getFeedSkeleton", Serve: f.skeleton, Slow: true}.Described(),
-		xrpc.Method{NSID: Methods + "describeFeedGenerator", Serve: f.describe}.Described(),
+	return []xrpc.Method{
+		{NSID: Methods + "getFeedSkeleton", Serve: f.skeleton, Slow: true, Takes: []string{lineParameter, viewerParameter}},
+		{NSID: Methods + "describeFeedGenerator", Serve: f.describe},
 		{NSID: Methods + "sendInteractions", Serve: f.interactions, Procedure: true},
 	}
-	all[0].Takes = append(all[0].Takes, lineParameter, viewerParameter)
-	return all
 }
 
 // errNone is the answer of a server without feeds.
@@ -105,7 +103,7 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	g, err := f.asked(q)
 	limit := q.Integer("limit", 1, maxPage, 50)
 	if err = cmp.Or(err, q.Err()); g.viewer && err == nil {
-		g.did, err = g.viewerOf(ctx, q)
+		g.did, err = g.viewerOf(q)
 	}
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -50,12 +49,12 @@ func (f *Feeds) asked(q *xrpc.Query) (g feed, err error) {
 }
 
 // viewerOf returns the DID of the viewer of a feed: from the token or, in a preview, from the parameter.
-func (f feed) viewerOf(ctx context.Context, q *xrpc.Query) (string, error) {
+func (f feed) viewerOf(q *xrpc.Query) (string, error) {
 	if !q.Values.Has(viewerParameter) {
 		if f.line == 0 && q.Header.Get("Authorization") == "" {
 			return "", xrpc.Errorf(http.StatusUnauthorized, "AuthMissing", "this feed differs by viewer: add viewer=DID (or a handle) to preview it, or a service auth token")
 		}
-		return q.Viewer(ctx)
+		return q.Viewer()
 	}
 	if v := language.Pasted(q.Values.Get(viewerParameter)); dict.ValidHandle(v) {
 		q.Values.Set(viewerParameter, "@"+v)

@@ -63,7 +63,7 @@ func (f *Feeds) interactions(ctx context.Context, q *xrpc.Query) (any, error) {
 	if err := json.Unmarshal([]byte(q.Input), &in); err != nil || in.Interactions == nil {
 		return nil, xrpc.Invalid(`the body must be JSON, {"interactions": [{"item": "at://…", "event": "…"}]}`)
 	}
-	did, err := q.Viewer(ctx)
+	did, err := q.Viewer()
 	if err != nil {
 		return nil, err
 	}

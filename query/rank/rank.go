@@ -65,7 +65,7 @@ func read(q *xrpc.Query, now time.Time) (*language.Expr, error) {
 		}
 	}
 	if q.Values.Has("set") {
-		return q.RankingAt("set", now)
+		return q.Parsed("set", q.Values.Get("set"), now, q.Words.ParseRanking)
 	}
 	e, err := q.ExprAt("of", now)
 	var except *language.Expr

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io/fs"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -28,7 +27,7 @@ type Method struct {
 	Slow bool
 }
 
-// Described returns the method with the parameters of its lexicon. A method that has no lexicon,
+// Described returns the method with the parameters of its lexicon, before its own. A method that has no lexicon,
 // such as /links, lists its own parameters.
 func (m Method) Described() Method {
 	b, err := fs.ReadFile(Lexicons, m.NSID+".json")
@@ -39,20 +38,20 @@ func (m Method) Described() Method {
 	if err := json.Unmarshal(b, &l); err != nil {
 		panic("xrpc: lexicon " + m.NSID + ": " + err.Error()) // lexicons are built in
 	}
-	m.Takes, m.Many = nil, nil
 	p := l.Defs["main"].Parameters
 	if p == nil {
 		return m
 	}
-	m.Takes = slices.Clone(p.Required) // first, in their order
+	takes := slices.Clone(p.Required) // first, in their order
 	for _, name := range slices.Sorted(maps.Keys(p.Properties)) {
 		if !slices.Contains(p.Required, name) {
-			m.Takes = append(m.Takes, name)
+			takes = append(takes, name)
 		}
 		if p.Properties[name].Type == "array" {
 			m.Many = append(m.Many, name)
 		}
 	}
+	m.Takes = append(takes, m.Takes...)
 	return m
 }
 
@@ -62,14 +61,6 @@ func (m *Method) Path() string {
 		return m.NSID
 	}
 	return "/xrpc/" + m.NSID
-}
-
-// Allows reports whether the method can be called by an HTTP method.
-func (m *Method) Allows(httpMethod string) bool {
-	if httpMethod == http.MethodPost {
-		return m.Form || m.Procedure
-	}
-	return !m.Procedure && (httpMethod == http.MethodGet || httpMethod == http.MethodHead)
 }
 
 // Allowed returns the method's Allow header.

@@ -1,7 +1,6 @@
 package xrpc
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -32,7 +31,7 @@ type Query struct {
 	// Resolve replaces handles by DIDs. where names the place of a literal, for errors.
 	Resolve func(list []language.Literal, where func(i int) string) error
 	// Viewer returns the DID of the viewer who called the method.
-	Viewer func(context.Context) (string, error)
+	Viewer func() (string, error)
 
 	err error // see Err
 }
@@ -103,20 +102,11 @@ func (q *Query) ExprAt(name string, now time.Time) (*language.Expr, error) {
 	if !q.Values.Has(name) {
 		return nil, Invalid("parameter %q is missing", name)
 	}
-	return q.Expr(name, q.Values.Get(name), now)
+	return q.Parsed(name, q.Values.Get(name), now, q.Words.Parse)
 }
 
-// RankingAt is ExprAt for a ranking that stands alone.
-func (q *Query) RankingAt(name string, now time.Time) (*language.Expr, error) {
-	return q.parsed(name, q.Values.Get(name), now, q.Words.ParseRanking)
-}
-
-// Expr parses a set expression. what names it in errors.
-func (q *Query) Expr(what, text string, now time.Time) (*language.Expr, error) {
-	return q.parsed(what, text, now, q.Words.Parse)
-}
-
-func (q *Query) parsed(what, text string, now time.Time, parse func(string, int, time.Time) (*language.Expr, error)) (*language.Expr, error) {
+// Parsed parses an expression with parse, a method of Words. what names it in errors.
+func (q *Query) Parsed(what, text string, now time.Time, parse func(string, int, time.Time) (*language.Expr, error)) (*language.Expr, error) {
 	e, err := parse(text, q.MaxExpr, now)
 	if err != nil {
 		return nil, Invalid("%s: %v", what, err)
