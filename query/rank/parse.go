@@ -2,6 +2,7 @@ package rank
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -16,30 +17,22 @@ func Parse(text string) (asked url.Values, is bool) {
 	return url.Values{"set": {text}}, name == "rank" || name == "blend"
 }
 
+// mark is a string in double quotes, also one that does not end, or what Arguments looks for outside of strings.
+var mark = regexp.MustCompile(`(?s)"(\\.|[^"\\])*"?|[(),]`)
+
 // Arguments splits arguments at the commas outside of parentheses and of strings in double quotes.
 func Arguments(s string) (parts []string) {
-	depth, start, quoted := 0, 0, false
-	for i := 0; i < len(s); i++ {
-		if quoted {
-			switch s[i] {
-			case '\\':
-				i++
-			case '"':
-				quoted = false
-			}
-			continue
-		}
-		switch s[i] {
-		case '"':
-			quoted = true
+	depth, start := 0, 0
+	for _, at := range mark.FindAllStringIndex(s, -1) {
+		switch s[at[0]] {
 		case '(':
 			depth++
 		case ')':
 			depth--
 		case ',':
 			if depth == 0 {
-				parts = append(parts, s[start:i])
-				start = i + 1
+				parts = append(parts, s[start:at[0]])
+				start = at[1]
 			}
 		}
 	}
