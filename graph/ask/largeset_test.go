@@ -14,6 +14,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
+	"skein.blue/internal/sim/oracle"
 )
 
 // A large set that is asked for often, and is larger than the cache keeps, is read whole
@@ -61,5 +62,36 @@ func TestSetTooLargeToKeep(t *testing.T) {
 	}
 	if loads > 1 {
 		t.Errorf("the set was read whole %d times", loads)
+	}
+}
+
+// Records that take a few bits of a packed chunk cost what others do.
+func TestPackedRecordsCost(t *testing.T) {
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})}), graph.Options{})
+	must(t, err)
+	var b batch.Batch
+	b.AddCommit(1, &batch.Commit{DID: []byte("did:web:u.example.com"), Rev: []byte("3jzfcijpj2z2a"), Data: make([]byte, 32)})
+	const records = 200
+	for i := range records {
+		b.AddPut(1, []byte(oracle.TID(1<<60+uint64(i)<<10)), []byte("did:web:subject.example.com"))
+	}
+	b.Seen(1, nil)
+	must(t, s.Apply(t.Context(), "relay", &b))
+	cost := 0
+	must(t, s.ViewCharged(t.Context(), func(c int) error { cost += c; return nil }, func(sn *ask.View) error {
+		var ids intern.Batch
+		ids.Add(dict.DID, []byte("did:web:u.example.com"))
+		if err := sn.Lookup(&ids); err != nil {
+			return err
+		}
+		cost = 0
+		subjects, err := sn.AppendSubjects(nil, kinds.ByName("follow").Kind, ids.ID(0), ask.Window{})
+		if len(subjects) != records {
+			t.Errorf("%d records", len(subjects))
+		}
+		return err
+	}))
+	if cost < 5*records {
+		t.Errorf("%d records cost %d", records, cost)
 	}
 }
