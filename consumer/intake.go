@@ -131,7 +131,7 @@ func (c *intake) carryOut(v *decision) error {
 	if v.jumped {
 		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.sequence.numbers.last))
 		c.metrics.Jumps.Inc()
-		if missing := c.sequence.missing(); missing != nil {
+		if missing := c.sequence.missing(v.frames[0].seq); missing != nil {
 			if err := c.gap(*missing); err != nil {
 				return err
 			}

@@ -41,7 +41,7 @@ const reusedWithin = 10 * time.Minute
 // the events of a deleted account, and a relay its oldest ones), and verify returns a gap; after an implausible jump, missing does.
 func (s *sequence) verify(m *wire.Message) (again bool, gap *batch.Gap, err error) {
 	stored := s.expected
-	if stored == nil || m.Seq < stored.Seq || m.Seq-stored.Seq >= implausibleJump { // checked, older than requested, or not believed yet
+	if stored == nil || m.Seq < stored.Seq { // checked, or older than requested
 		return false, nil, nil
 	}
 	var at time.Time
@@ -50,7 +50,10 @@ func (s *sequence) verify(m *wire.Message) (again bool, gap *batch.Gap, err erro
 		if !stored.Exact && isReadable && !at.After(stored.Time) { // after Rewind: what follows was applied before
 			s.expected = nil
 		}
-		return false, s.missing(), nil
+		if m.Seq-stored.Seq < implausibleJump { // else it is not believed yet
+			gap = s.missing(m.Seq)
+		}
+		return false, gap, nil
 	}
 	s.expected = nil
 	switch {
@@ -62,11 +65,15 @@ func (s *sequence) verify(m *wire.Message) (again bool, gap *batch.Gap, err erro
 	return true, nil, fmt.Errorf("%w: event %d was applied with the time %s, and now has %s", errRestarted, stored.Seq, stored.Time.UTC().Format(time.RFC3339Nano), at.UTC().Format(time.RFC3339Nano))
 }
 
-// missing returns the gap after the last applied event if the relay has sent later events instead of it.
-func (s *sequence) missing() (gap *batch.Gap) {
+// missing returns the gap after the last applied event if the relay has sent later events instead of it, beginning with first.
+func (s *sequence) missing(first batch.Seq) (gap *batch.Gap) {
 	if stored := s.expected; stored != nil && !s.outdated { // else recorded already
+		after := stored.Seq
+		if !stored.Exact { // after Rewind, later events were applied before
+			after = first - 1
+		}
 		gap = &batch.Gap{
-			Reason: sequenceUnverified, After: stored.Seq, Suspect: true, Since: stored.Time.UTC(),
+			Reason: sequenceUnverified, After: after, Suspect: true, Since: stored.Time.UTC(),
 			Detail: fmt.Sprintf("the relay no longer has the last applied event, %d: it may have deleted later ones, too, or have restarted its sequence", stored.Seq),
 		}
 	}

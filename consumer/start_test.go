@@ -81,6 +81,18 @@ func serve(t *testing.T, h http.Handler) string {
 	return srv.URL
 }
 
+// A live start is a gap if a stream was followed before that left no cursor.
+func TestLiveAfterAnother(t *testing.T) {
+	g, store := open(t)
+	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) { _, _, _ = conn.NextReader() })
+	for n, source := range []string{"one.example.com", "other.example.com"} {
+		consume(t, g, consumer.Options{Relay: url, Source: source}, 5*time.Second, func(*consumer.Consumer) bool { _, ok := g.LiveSince(source); return ok })
+		if all := gaps(t, store); len(all) != n {
+			t.Errorf("after %s: %+v", source, all)
+		}
+	}
+}
+
 // A live start that is cut before its first event is a gap, whether the connection or the
 // process ended. Nothing is missing before the first start, nor if the connection lasts until
 // an event comes.
@@ -335,6 +347,9 @@ func TestRestartedSequence(t *testing.T) {
 		"far": {2_000_104, time.Microsecond, false, 1, 1000},
 		// The time of the event of the cursor was not credible, and the event is gone.
 		"inexact": {104, time.Second, false, 1, 1000},
+		// An operator has set an older cursor. What comes was applied before, or the last of it is gone.
+		"rewound":          {2_000_104, -time.Millisecond, false, 0, 1000},
+		"rewound too late": {104, time.Second, false, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
@@ -342,7 +357,7 @@ func TestRestartedSequence(t *testing.T) {
 			if name == "inexact" {
 				newest = now.Add(-1000 * time.Hour)
 			}
-			end := max(109, c.first+5)
+			end, rewound := max(109, c.first+5), strings.HasPrefix(name, "rewound")
 			r := relay.NewRecorded([][]byte{identity(100, now.Add(-time.Minute)), identity(101, now.Add(-time.Minute)), identity(102, now.Add(-time.Minute)), identity(103, newest)})
 			srv := serve(t, r)
 			zero := int64(0)
@@ -363,6 +378,11 @@ func TestRestartedSequence(t *testing.T) {
 				_, _, _ = conn.NextReader()
 			})
 			source := strings.TrimPrefix(srv, "http://")
+			if rewound {
+				if err := g.Rewind(t.Context(), source, 50, false, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
 			var last consumer.Status
 			consume(t, g, consumer.Options{Relay: url, Source: source}, 2*time.Second, func(k *consumer.Consumer) bool {
 				last = k.Status()
@@ -371,7 +391,7 @@ func TestRestartedSequence(t *testing.T) {
 			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != end {
 				t.Errorf("%+v, cursor %d", last, cursor(g, source))
 			}
-			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect) {
+			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect || rewound && int64(all[0].After) != c.first-1) {
 				t.Errorf("gaps: %+v", all)
 			}
 		})
