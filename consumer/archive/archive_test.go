@@ -430,7 +430,7 @@ func TestUntil(t *testing.T) {
 		_, err := io.WriteString(w, `{"plannedThroughSeq":5,"sealedTipSeq":5,"segments":[]}`)
 		return err == nil
 	}
-	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrArchive) {
+	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrRestarted) {
 		t.Errorf("an archive that begins again: %v", err)
 	}
 }

@@ -41,6 +41,8 @@ var (
 	errReplan = errors.New("the archive's segment has changed since the plan")
 	// ErrArchive means that an archive refused a request.
 	ErrArchive = errors.New("the archive refused the request")
+	// ErrRestarted means that the archive has fewer events than were read.
+	ErrRestarted = errors.New("the archive was restarted, and cannot be continued")
 )
 
 // client sends requests to an archive.
@@ -142,7 +144,7 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 		return p, err
 	}
 	if p.SealedTipSeq < after {
-		return p, fmt.Errorf("%w: it ends at %d, but was read to %d: it has been restarted, and cannot be continued; fetch repos instead", ErrArchive, p.SealedTipSeq, after)
+		return p, fmt.Errorf("%w: it ends at %d, but was read to %d", ErrRestarted, p.SealedTipSeq, after)
 	}
 	if p.PlannedThroughSeq < after && p.SealedTipSeq > after {
 		return p, fmt.Errorf("%w: planSnapshot after %d goes back to %d", ErrArchive, after, p.PlannedThroughSeq)

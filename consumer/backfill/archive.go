@@ -39,7 +39,8 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		return errUnsigned
 	}
 	if old := a.o.Store.Backfill().Archive; old != "" {
-		if source, err := archive.Source(old); err != nil || source != r.Source() {
+		source, err := archive.Source(old)
+		if _, begun := a.o.Store.Cursor(source); err != nil || begun && source != r.Source() {
 			return fmt.Errorf("part of another archive, %s, was read: continue it, or fetch repos instead", old)
 		}
 	}
@@ -74,8 +75,10 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		a.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
 		next := "the next start, or skein backfill --archive, continues"
-		if _, begun := a.o.Store.Cursor(r.Source()); !begun && errors.Is(err, archive.ErrArchive) { // such as a wrong address: nothing to continue
-			next = "correct the address or SKEIN_ARCHIVE_KEY, and run skein backfill --archive again"
+		if _, begun := a.o.Store.Cursor(r.Source()); err != nil && ctx.Err() == nil && (!begun || errors.Is(err, archive.ErrRestarted)) {
+			if next = "correct the address or SKEIN_ARCHIVE_KEY, and run skein backfill --archive again"; begun {
+				next = "fetch repos: skein backfill"
+			}
 			err = errors.Join(err, a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Archive, b.Begun = "", time.Time{} }))
 		}
 		switch {

@@ -312,7 +312,7 @@ func (g *grower) outsiders(ctx context.Context) (all, leaving []string, err erro
 
 // enqueue queues repos for a cause; with "around", those that are not in place.
 func (g *grower) enqueue(ctx context.Context, cause batch.Cause, dids []string, queued *int) error {
-	if err := g.queue.awaitRoom(ctx, ""); err != nil {
+	if err := g.queue.awaitRoom(ctx, "", nil, 0); err != nil {
 		return err
 	}
 	var b batch.Batch

@@ -620,7 +620,8 @@ func TestKindAdded(t *testing.T) {
 		st := x.settle(t)
 		return st.Fetched - before
 	}
-	if n := fetch(); n != 30 || lacking() != 0 {
+	must(t, x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "http://127.0.0.1:1" })) // one that broke off
+	if n := fetch(); n != 30 || lacking() != 0 || x.g.Backfill().Archive != "" {
 		t.Fatalf("first fetched %d repos; %d kinds lack records", n, lacking())
 	}
 	if n := fetch(); n != 0 {

@@ -121,7 +121,7 @@ func (m *comparer) compare(ctx context.Context, c *comparison) (ended bool) {
 func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	cursor, began := "", m.o.Store.Backfill().Roster
 	for more := true; more; {
-		if err := m.queue.awaitRoom(ctx, ""); err != nil {
+		if err := m.queue.awaitRoom(ctx, "", nil, 0); err != nil {
 			return err
 		}
 		page, err := m.client.page(ctx, m.o.Relay, cursor)

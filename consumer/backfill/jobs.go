@@ -64,6 +64,13 @@ func (j *jobs) end(job, outcome string) {
 	}
 }
 
+// has reports whether a job is running.
+func (j *jobs) has(job string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.busy[job]
+}
+
 // report adds the jobs to a Status.
 func (j *jobs) report(st *Status) {
 	j.mu.Lock()

@@ -43,6 +43,7 @@ type listing struct {
 
 	pages    int64
 	took     time.Duration // to send them
+	waited   time.Duration // for room among the host's own repos
 	foreign  int64         // listed repos that are not on the host
 	own      int64         // repos that were unknown, and are on the host
 	rechecks []recheck
@@ -51,12 +52,14 @@ type listing struct {
 // Bounds for wrong entries in a host's list. Before the backfill stores anything of an unknown
 // repo, it reads the repo's DID document, which costs the PLC directory a request. So it stops
 // reading the list of a host that lists more foreign repos than mostForeign and than its own,
-// few repos on many pages, or too many repos.
+// few repos on many pages, or too many repos. It waits for mostWaiting while the host does not give away the repos that it listed, or a second for
+// each.
 const (
 	mostForeign      = 1_000
 	fewPages         = 1_000
 	leastPerPage     = 10
 	mostListedByHost = 2_000_000
+	mostWaiting      = 6 * time.Hour
 )
 
 // listers is how many hosts' lists are read at once.
@@ -145,6 +148,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	l.mu.Unlock()
 	slices.Sort(unlisted)
 	noted, _ := l.o.Store.Holes()
+	archiving := l.jobs.has(jobArchive)
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
@@ -161,6 +165,10 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				return
 			}
 			unread = unread || b.Roster.Unconfirmed // an archive that ended meanwhile
+			// One that broke off is no longer needed.
+			if !archiving {
+				b.Archive, b.Begun = "", time.Time{}
+			}
 			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}
 		})
 	}

@@ -233,12 +233,13 @@ func TestRoomForLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for within, want := range map[time.Duration]string{time.Hour: "deadline exceeded", 2 * time.Hour: "5000 of its repos"} {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
-			if err := m.queue.awaitRoom(ctx, host); err == nil || !strings.Contains(err.Error(), want) {
+			own := 90 * time.Minute
+			if err := m.queue.awaitRoom(ctx, host, &own, 3*time.Hour); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("after %v: %v, want %q", within, err, want)
 			}
 			cancel()
 		}
 	})
 	m.queue.sched.remove(m.queue.sched.jobs["did:web:a17.example.com"])
-	must(t, m.queue.awaitRoom(t.Context(), host))
+	must(t, m.queue.awaitRoom(t.Context(), host, nil, 0))
 }

@@ -19,7 +19,7 @@ func (l *lister) readList(ctx context.Context, job *listJob, host string, list *
 	cursor := list.Cursor
 	l.mu.Unlock()
 	for more := true; more; {
-		if err := l.queue.awaitRoom(ctx, host); err != nil {
+		if err := l.queue.awaitRoom(ctx, host, &list.waited, max(mostWaiting, time.Duration(list.Listed)*time.Second)); err != nil {
 			return err
 		}
 		began := time.Now()

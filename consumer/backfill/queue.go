@@ -110,15 +110,17 @@ func (q *Queue) hasRoom(host string) bool {
 	return len(q.sched.jobs) < mostQueued && (host == "" || q.sched.listed[host] < mostOfAHost)
 }
 
-// awaitRoom waits until more repos of a host's list may be queued, but only an hour for the repos of this host alone.
-func (q *Queue) awaitRoom(ctx context.Context, host string) error {
-	for began := time.Now(); !q.hasRoom(host); {
-		if !q.hasRoom("") {
-			began = time.Now()
-		} else if time.Since(began) > time.Hour {
-			return fmt.Errorf("%d of its repos have been waiting for it for an hour; not reading on", mostOfAHost)
+// awaitRoom waits until more repos of a host's list may be queued. It adds to own, which may be nil, how long that was up to this host alone,
+// and fails once that is more than most.
+func (q *Queue) awaitRoom(ctx context.Context, host string, own *time.Duration, most time.Duration) error {
+	const step = 100 * time.Millisecond
+	for !q.hasRoom(host) {
+		if own != nil && q.hasRoom("") {
+			if *own += step; *own > most {
+				return fmt.Errorf("%d of its repos are waiting for it, for %v in all; not reading on", mostOfAHost, most.Round(time.Hour))
+			}
 		}
-		if err := outward.Wait(ctx, 100*time.Millisecond); err != nil {
+		if err := outward.Wait(ctx, step); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func (l *lister) sweep(ctx context.Context, job *listJob) error {
 // done, which may be nil, after each page.
 func (q *Queue) addAccounts(ctx context.Context, o *Options, from dict.ID, cause batch.Cause, needs func(dict.ID, *graph.RepoState) bool, done func(next dict.ID, more bool) error) (queued int, err error) {
 	for more := true; more; {
-		if err := q.awaitRoom(ctx, ""); err != nil {
+		if err := q.awaitRoom(ctx, "", nil, 0); err != nil {
 			return queued, err
 		}
 		var b batch.Batch
