@@ -125,7 +125,7 @@ func (s *Store) ImportCursor(ctx context.Context, c format.Cursor, number uint32
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.changeCursors(ctx, c.Source, nil, func(_ *lane, row *format.CursorRow) {
-		*row = format.CursorRow{Number: number, Seq: c.Seq, Time: c.Time, Future: c.Future}
+		*row = format.CursorRow{Number: number, Seq: c.Seq, Time: c.Time, Future: c.Future, Exact: c.Exact}
 	})
 }
 

@@ -292,7 +292,7 @@ func TestLines(t *testing.T) {
 	p.close()
 	want := []string{
 		`{"export":4,"kinds":["follow","like","repost","block","listblock","listitem","listitem_list"]}`,
-		`{"cursor":{"source":"` + relay + `","seq":2,"time":"2026-05-06T07:08:10Z"}}`,
+		`{"cursor":{"source":"` + relay + `","seq":2,"time":"2026-05-06T07:08:10Z","exact":true}}`,
 		`{"dead":{"source":"` + relay + `","seq":1,"reason":"<bad>","time":"1970-01-01T00:00:00Z"}}`,
 		`{"gap":{"source":"` + relay + `","after":1,"reason":"gap","time":"1970-01-01T00:00:00Z"}}`,
 		`{"account":{"did":"did:plc:a","rev":"` + rev + `","root":"ab00000000000000","top":"` + tid(3<<41) + `","last":{"source":"` + relay + `","seq":1}}}`,

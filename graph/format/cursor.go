@@ -73,5 +73,5 @@ type Cursor struct {
 	Future bool `json:"future,omitempty"`
 	// Exact says that Time is exactly the time that the event named. It distinguishes the
 	// event from one with the same number in a restarted sequence.
-	Exact bool `json:"-"`
+	Exact bool `json:"exact,omitempty"`
 }

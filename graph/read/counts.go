@@ -87,7 +87,7 @@ func Cursors(r kv.Reader) ([]format.Cursor, error) {
 		c, err := format.DecodeCursor(v)
 		_, source := format.ParseCursorKey(k)
 		if c.IsCursor() {
-			all = append(all, format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future})
+			all = append(all, format.Cursor{Source: source, Seq: c.Seq, Time: c.Time, Future: c.Future, Exact: c.Exact})
 		}
 		return err
 	})
