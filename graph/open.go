@@ -90,6 +90,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if s.layout.Shared() { // until other writers are heard
+		s.unwritten.Store(uint64(format.AllPartitions(s.layout.Settings.Partitions)) &^ s.parts.Load())
+	}
 	if err := s.kv.View(ctx, s.load); err != nil {
 		return err
 	}
