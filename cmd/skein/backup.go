@@ -123,7 +123,7 @@ func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreO
 	start := time.Now()
 	r, err := j.Run(ctx, c)
 	p.End()
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && r.Time.IsZero() {
 		return errors.New("interrupted: the target has no new backup; run the same command again")
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,12 +40,17 @@ type Checkpoint struct {
 	Time   time.Time `json:"time"`
 	// Live says that a daemon indexes and answers from the store, which goes first.
 	Live bool `json:"live"`
+
+	close func() error // the store, which stays locked; nil if it is open anyway
 }
 
 // Remove removes it.
 func (c *Checkpoint) Remove() error {
 	if err := os.RemoveAll(c.Folder); err != nil {
 		return fmt.Errorf("removing a copy of the store: %w", err)
+	}
+	if c.close != nil {
+		return c.close()
 	}
 	return nil
 }
@@ -56,7 +62,7 @@ func (x *Index) Checkpoint(ctx context.Context) (c Checkpoint, err error) {
 	return c, err
 }
 
-// CheckpointClosed makes a checkpoint of a store that no process has open.
+// CheckpointClosed makes a checkpoint of a store that no process has open, and locks the store until it is removed.
 func CheckpointClosed(ctx context.Context, o StoreOptions) (c Checkpoint, err error) {
 	s, err := OpenStore(ctx, o)
 	if err != nil {
@@ -65,7 +71,10 @@ func CheckpointClosed(ctx context.Context, o StoreOptions) (c Checkpoint, err er
 	if err = removeCheckpoints(o.Store); err == nil {
 		c, err = checkpointOf(ctx, s, o.Store)
 	}
-	return c, errors.Join(err, s.Close())
+	if c.close = s.Close; err != nil {
+		err = errors.Join(err, s.Close())
+	}
+	return c, err
 }
 
 func checkpointOf(ctx context.Context, store kv.Store, dir string) (c Checkpoint, err error) {
@@ -128,7 +137,7 @@ func Summarize(ctx context.Context, dir string) (s backup.Summary, err error) {
 		s = backup.Summary{Format: int(format.Newest), Accounts: counts.Accounts, Records: counts.Records, Complete: index.All() == nil}
 		cursors, err := v.Cursors()
 		for _, c := range cursors {
-			if s.Source == "" || c.Time.After(s.Seen) {
+			if !strings.HasPrefix(c.Source, format.RosterArchive) && (s.Source == "" || c.Time.After(s.Seen)) {
 				s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
 			}
 		}

@@ -49,6 +49,12 @@ func TestLeftCheckpointsAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	_, closeIt := open(t, dir, nil)
 	closeIt()
+	copied, err := app.CheckpointClosed(t.Context(), app.StoreOptions{Store: dir, Memory: 64 << 20})
+	must(t, err)
+	if _, err := app.OpenStore(t.Context(), app.StoreOptions{Store: dir, Memory: 64 << 20}); err == nil {
+		t.Error("a start removes what is being backed up")
+	}
+	must(t, copied.Remove())
 	for _, readOnly := range []bool{false, true} {
 		left := filepath.Join(dir, "checkpoints", "20260101T000000.000000000Z", "000001.sst")
 		must(t, os.MkdirAll(filepath.Dir(left), 0o755))
