@@ -95,7 +95,10 @@ func CheckLabelers(all []string) error {
 
 // addressOf returns the address of a service's stream, without a cursor.
 func addressOf(service string) (*url.URL, error) {
-	u, err := url.Parse(strings.Replace(service, "http", "ws", 1))
+	u, err := url.Parse(service)
+	if err == nil {
+		u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
+	}
 	if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("%w: %q is neither a DID nor a URL such as https://labels.example.com", ErrLabeler, service)
 	}

@@ -729,8 +729,8 @@ func TestCheckLabelers(t *testing.T) {
 			t.Errorf("%q: %v", all, err)
 		}
 	}
-	u, err := addressOf("wss://labels.example.com/xrpc/com.atproto.label.subscribeLabels")
-	if err != nil || u.String() != "wss://labels.example.com/xrpc/com.atproto.label.subscribeLabels" {
+	u, err := addressOf("wss://http.example.com/xrpc/com.atproto.label.subscribeLabels")
+	if err != nil || u.String() != "wss://http.example.com/xrpc/com.atproto.label.subscribeLabels" {
 		t.Errorf("%v, %v", u, err)
 	}
 }

@@ -25,7 +25,7 @@ type Asker struct {
 // An AnswerError is an error that a server answers with.
 type AnswerError struct {
 	Status int
-	Wait   time.Duration // what a server that limits its rate asks for, else 0
+	Wait   time.Duration // what the server asks for, else 0
 	What   string
 }
 
@@ -79,11 +79,7 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 	case err != nil:
 		return nil, notSkein(resp)
 	}
-	e := &AnswerError{Status: resp.StatusCode, What: failed.Error + ": " + failed.Message}
-	if e.Status == http.StatusTooManyRequests {
-		e.Wait = outward.RetryAfter(resp.Header, time.Now())
-	}
-	return nil, e
+	return nil, &AnswerError{resp.StatusCode, outward.RetryAfter(resp.Header, time.Now()), failed.Error + ": " + failed.Message}
 }
 
 func notSkein(resp *http.Response) error {
@@ -98,7 +94,7 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, w := io.Pipe()
 	a := &localAnswer{header: http.Header{}, body: w, status: make(chan int, 1)}
 	r = r.Clone(r.Context())
-	r.RemoteAddr = "127.0.0.1:0"
+	r.RemoteAddr = "" // no client: the operator bounds them
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}

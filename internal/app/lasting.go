@@ -246,7 +246,8 @@ func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left 
 		members += max(0, min(n, 1))
 	}
 	if err := bounded(members); err != nil {
-		return err
+		w.at.Cursor = "" // the next connection compares: the set may have shrunk
+		return errors.Join(err, w.save(ctx))
 	}
 	w.at.Cursor = cursor
 	if len(w.at.Members) > 2*maxWatched { // most have left for good

@@ -80,7 +80,8 @@ func (n *Network) readWatch(line, secret string, words *language.Vocabulary) (w 
 	if err != nil {
 		return w, fmt.Errorf("%s: %w", w.name, err)
 	}
-	to, own, _ := strings.Cut(strings.TrimSpace(rest[at+len("->"):]), " secret=")
+	to, own, _ := strings.Cut(rest[at+len("->"):], " secret=")
+	to = strings.TrimSpace(to)
 	if w.path, ok = strings.CutPrefix(to, "file:"); ok || !strings.Contains(to, "://") {
 		if w.path == "" {
 			return w, errors.New("file: needs a path, as in file:/var/lib/skein/changes.jsonl")
@@ -236,7 +237,9 @@ func (r *watches) send(ctx context.Context, w *Watch, id string, m message) (aga
 		req.Header.Set(name, value)
 	}
 	resp, err := r.hooks.Do(req)
-	if err != nil {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return 0, fmt.Errorf("%s: %w", w.url.Host, failed.Err) // its path may be secret
+	} else if err != nil {
 		return 0, err
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // the connection can be used again

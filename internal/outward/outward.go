@@ -71,6 +71,9 @@ func NewClient(o Options) *http.Client {
 			ForceAttemptHTTP2:      true,
 		}),
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if req.Method != via[0].Method { // a POST would be repeated as a GET without its body
+				return http.ErrUseLastResponse
+			}
 			if len(via) >= 5 {
 				return errors.New("more than five redirects")
 			}

@@ -141,6 +141,12 @@ func TestRequestsNameThePage(t *testing.T) {
 	}))
 	defer srv.Close()
 	client := NewClient(Options{AllowPrivate: true})
+	resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x")) //nolint:noctx // a test
+	must(t, err)
+	must(t, resp.Body.Close())
+	if len(got) != 1 || resp.StatusCode != http.StatusFound {
+		t.Errorf("a POST that is redirected: %d, %d requests", resp.StatusCode, len(got))
+	}
 	for _, c := range []*http.Client{client, Documents(client, 10, time.Minute)} {
 		for _, agent := range []string{"", "skein/1.2 (+" + Page + ")"} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)

@@ -91,13 +91,6 @@ func (f *Feeds) Methods() []xrpc.Method {
 // errNone is the answer of a server without feeds.
 var errNone = xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server has no feeds (--feeds)")
 
-type skeletonItem struct {
-	Post   string `json:"post"`
-	Reason struct {
-		Type string `json:"$type"`
-	} `json:"reason,omitzero"`
-}
-
 // skeleton implements app.bsky.feed.getFeedSkeleton.
 func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 	g, err := f.asked(q)
@@ -115,9 +108,9 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		}
 	}
 	out := struct {
-		Feed   []skeletonItem `json:"feed"`
-		Cursor string         `json:"cursor,omitempty"`
-	}{Feed: []skeletonItem{}}
+		Feed   []map[string]any `json:"feed"`
+		Cursor string           `json:"cursor,omitempty"`
+	}{Feed: []map[string]any{}}
 	var seen viewed
 	if g.hide && g.line > 0 { // the sender of a line may name anybody
 		seen = viewer(q.Store, g.did)
@@ -130,9 +123,9 @@ func (f *Feeds) skeleton(ctx context.Context, q *xrpc.Query) (any, error) {
 		return nil, err
 	}
 	for _, uri := range posts {
-		item := skeletonItem{Post: uri}
+		item := map[string]any{"post": uri}
 		if uri == g.pin {
-			item.Reason.Type = Methods + "defs#skeletonReasonPin"
+			item["reason"] = map[string]string{"$type": Methods + "defs#skeletonReasonPin"}
 		}
 		out.Feed = append(out.Feed, item)
 	}
@@ -147,15 +140,9 @@ func (f *Feeds) describe(context.Context, *xrpc.Query) (any, error) {
 	if f == nil {
 		return nil, errNone
 	}
-	type item struct {
-		URI string `json:"uri"`
-	}
-	out := struct {
-		DID   string `json:"did"`
-		Feeds []item `json:"feeds"`
-	}{f.o.Service, []item{}}
+	feeds := []map[string]string{}
 	for _, g := range *f.feeds.Load() {
-		out.Feeds = append(out.Feeds, item{f.uri(g)})
+		feeds = append(feeds, map[string]string{"uri": f.uri(g)})
 	}
-	return out, nil
+	return map[string]any{"did": f.o.Service, "feeds": feeds}, nil
 }

@@ -538,6 +538,11 @@ func TestBoundsOfSubscriptions(t *testing.T) {
 		}
 		one := 0
 		for range limit + 2 {
+			if s, err := w.h.Subscribe(parse(t, "followers("+w.Any(w.Accounts)+")"), "", ""); err != nil {
+				t.Errorf("a subscription of the server itself: %v", err)
+			} else {
+				w.h.Leave(s)
+			}
 			if add("one") {
 				one++
 			}

@@ -175,7 +175,7 @@ func (h *Watcher) Context() context.Context { return h.ctx }
 // errBusy is returned by Subscribe if there are too many subscribers.
 var errBusy = errors.New("too many subscriptions")
 
-// Subscribe starts a subscription of a client. after is the cursor of the last message that
+// Subscribe starts a subscription of a client; "" is the server itself. after is the cursor of the last message that
 // it received, or "" to receive changes from now on. If there are too many, Subscribe ends one of the client with the most, or
 // returns an error.
 func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber, error) {
@@ -187,9 +187,11 @@ func (h *Watcher) Subscribe(e *language.Expr, client, after string) (*Subscriber
 		return nil, errBusy
 	}
 	s := &Subscriber{client: client, after: after, Ready: make(chan struct{})}
-	var ok bool
-	if s.hold, ok = h.pool.Take(client, 1, func() { h.cut(s) }); !ok {
-		return nil, errBusy
+	if client != "" { // else it is one of the server's own
+		var ok bool
+		if s.hold, ok = h.pool.Take(client, 1, func() { h.cut(s) }); !ok {
+			return nil, errBusy
+		}
 	}
 	if w == nil {
 		w = &watch{e: e, key: key, epoch: rand.Text(), subs: map[*Subscriber]struct{}{}, lastClient: client}
@@ -270,7 +272,9 @@ func (h *Watcher) Leave(s *Subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(s.w.subs, s)
-	s.hold.Give()
+	if s.hold != nil {
+		s.hold.Give()
+	}
 	if len(s.w.subs) > 0 {
 		return
 	}
