@@ -93,7 +93,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 	} else if other, changed := c.store.Newest(c.source); changed {
 		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true, Detail: "followed " + other.Source + " before"}
 	} else if c.store.Unbroken() { // in the store that was imported, or from another source
-		gap = &batch.Gap{Reason: liveStartCut, Suspect: true, Detail: "a stream was followed before, and nothing says up to where. What came since is missing until repos are fetched or compared again"}
+		gap = &batch.Gap{Reason: liveStartCut, Suspect: true, Detail: "a stream was followed before, and nothing says up to where. Later events are missing until repos are fetched or compared again"}
 	}
 	isEmpty := false
 	err := c.store.View(ctx, func(s *graph.View) error { n, err := s.Counts(); isEmpty = err == nil && n.Accounts == 0; return err })

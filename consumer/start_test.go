@@ -347,7 +347,7 @@ func TestRestartedSequence(t *testing.T) {
 		"far": {2_000_104, time.Microsecond, false, 1, 1000},
 		// The time of the event of the cursor was not credible, and the event is gone.
 		"inexact": {104, time.Second, false, 1, 1000},
-		// An operator has set an older cursor. What comes was applied before, or the last of it is gone.
+		// An operator has set an older cursor. The events that come were applied before, or the relay no longer has the newest of these.
 		"rewound":          {2_000_104, -time.Millisecond, false, 0, 1000},
 		"rewound too late": {104, time.Second, false, 1, 1000},
 	} {

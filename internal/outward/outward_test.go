@@ -141,7 +141,7 @@ func TestRequestsNameThePage(t *testing.T) {
 	}))
 	defer srv.Close()
 	client := NewClient(Options{AllowPrivate: true})
-	resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x")) //nolint:noctx // a test
+	resp, err := client.Post(srv.URL, "text/plain", strings.NewReader("x"))
 	must(t, err)
 	must(t, resp.Body.Close())
 	if len(got) != 1 || resp.StatusCode != http.StatusFound {
