@@ -89,7 +89,7 @@ func (c *Consumer) listen(ctx context.Context) error {
 	now := time.Now().UTC()
 	var gap *batch.Gap
 	if since, listening := c.store.LiveSince(c.source); listening {
-		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Suspect: true, Detail: "the last connection ended before four events had confirmed the relay's numbering, which a cursor needs; on a quiet relay that is normal. What came since is missing until repos are fetched or compared again"}
+		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Suspect: true, Detail: "the last connection ended before four events had confirmed the relay's numbering, which a cursor needs; on a quiet relay that is normal. Later events are missing until repos are fetched or compared again"}
 	} else if other, changed := c.store.Newest(c.source); changed {
 		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true, Detail: "followed " + other.Source + " before"}
 	} else if c.store.Unbroken() { // in the store that was imported, or from another source
