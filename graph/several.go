@@ -173,6 +173,10 @@ func (s *Store) Move(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("graph: moving partitions: %w", err)
 	}
+	select {
+	case <-s.due: // of before this move
+	default:
+	}
 	s.o.Logger.Info("moved partitions among the writers", "had", format.Partitions(had).Len(), "has", s.claim.row.Parts.Len())
 	return nil
 }

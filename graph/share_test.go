@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -78,6 +79,29 @@ func testShares(t *testing.T) {
 }
 
 // followStream applies the stream from the store's own cursor on.
+// While one of the writers has not heard the stream, nobody knows since when it is heard.
+func TestUnheardPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memkv.Open(memkv.Options{Merger: merger()})
+		writers := []*graph.Store{openWriter(t, store, sharedSettings, true), openWriter(t, store, sharedSettings, true)}
+		graph.Settle(t, writers...)
+		for i, s := range writers {
+			must(t, s.SetLive(t.Context(), "relay", time.Now(), nil))
+			for _, of := range writers {
+				must(t, of.View(t.Context(), func(v *graph.View) error {
+					if at := v.Known().Holes.Unbroken; at.IsZero() != (i == 0) {
+						t.Errorf("after writer %d: %v", i, at)
+					}
+					return nil
+				}))
+			}
+		}
+		for _, s := range writers {
+			must(t, s.Close(t.Context()))
+		}
+	})
+}
+
 func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uint64) error {
 	cursor, _ := s.Cursor("relay")
 	rng := rand.New(rand.NewPCG(seed, 9))

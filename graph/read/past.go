@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"skein.blue/graph/format"
 	"skein.blue/internal/kv"
@@ -70,7 +71,7 @@ func BothBackfills(a, b format.Backfill) format.Backfill {
 // addHosts adds the hosts whose lists are being read for some partitions, beside those of others. It begins the lists again that were not
 // read as far for both.
 func addHosts(all, mine, others *format.Backfill) {
-	if len(mine.Hosts) == 0 || !mine.Named && mine.Roster.Known() && !others.Roster.Known() { // these are only what its roster lacks
+	if len(mine.Hosts) == 0 || !mine.Named && mine.Roster.Known() && (!others.Roster.Known() || others.Named && len(others.Hosts) > 0) { // these are only what its roster lacks
 		return
 	}
 	if isFirst := len(all.Hosts) == 0; isFirst {
@@ -112,25 +113,31 @@ func Holes(r kv.Reader, parts format.Partitions) (all format.Holes, err error) {
 			all = BothHoles(all, h)
 		}
 	})
+	if parts&^all.Parts != 0 { // some have never heard a stream
+		all.Unbroken = time.Time{}
+	}
 	all.Parts = parts
 	return all, err
 }
 
 // BothHoles returns what holds for the partitions of two rows: the newest hole, and whether they are uncompared for either.
 func BothHoles(a, b format.Holes) format.Holes {
+	if a.Parts == 0 {
+		return b
+	}
 	all := format.Holes{Parts: a.Parts | b.Parts, Noted: max(a.Noted, b.Noted), Floors: map[uint32]format.Seq{}}
 	all.Compared = all.Noted
 	for _, h := range []*format.Holes{&a, &b} {
 		if h.Uncompared() {
 			all.Compared = min(all.Compared, h.Compared)
 		}
-		if h.Unbroken.After(all.Unbroken) {
-			all.Unbroken = h.Unbroken
-		}
 		all.Untimed = all.Untimed || h.Untimed
 		for number, seq := range h.Floors { // both rows may have it, from before one of them moved
 			all.Floors[number] = max(all.Floors[number], seq)
 		}
+	}
+	if !a.Unbroken.IsZero() && !b.Unbroken.IsZero() { // else one of them has never heard a stream
+		all.Unbroken = slices.MaxFunc([]time.Time{a.Unbroken, b.Unbroken}, time.Time.Compare)
 	}
 	return all
 }

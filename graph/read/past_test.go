@@ -23,18 +23,22 @@ func TestBothBackfills(t *testing.T) {
 		return all
 	}
 	for name, c := range map[string]struct{ a, b, want format.Backfill }{
-		"both know all":              {format.Backfill{Roster: roster(1)}, format.Backfill{Roster: roster(2)}, format.Backfill{Roster: roster(1)}},
-		"one knows nothing":          {format.Backfill{Roster: roster(1)}, format.Backfill{}, format.Backfill{}},
-		"an archive":                 {format.Backfill{Archive: "x", Begun: at}, format.Backfill{Roster: roster(1)}, format.Backfill{Archive: "x", Begun: at}},
-		"the same archive":           {format.Backfill{Archive: "x", Begun: at}, format.Backfill{Archive: "x", Begun: at.Add(1)}, format.Backfill{Archive: "x", Begun: at.Add(1)}},
-		"lists, as far":              {format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("5", "end")}},
-		"lists, not as far":          {format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("6", "7")}, format.Backfill{Hosts: hosts("", "")}},
-		"lists, of one":              {format.Backfill{Hosts: hosts("5", "end"), ListingFrom: at, ListingHoles: 3}, format.Backfill{}, format.Backfill{Hosts: hosts("", ""), ListingFrom: at, ListingHoles: 3}},
-		"lists, of different hosts":  {format.Backfill{Hosts: hosts("5")}, format.Backfill{Hosts: hosts("5", "6")}, format.Backfill{Hosts: hosts("5", "")}},
-		"lists, since":               {format.Backfill{Hosts: hosts("5"), ListingFrom: at, ListingHoles: 3}, format.Backfill{Hosts: hosts("5"), ListingFrom: at.Add(1), ListingHoles: 2}, format.Backfill{Hosts: hosts("5"), ListingFrom: at, ListingHoles: 2}},
-		"lists, of what one lacks":   {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{}, format.Backfill{}},
-		"lists, of what both lack":   {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Roster: roster(1)}, format.Backfill{Hosts: hosts(""), Roster: roster(1)}},
-		"lists that were asked for":  {format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)}, format.Backfill{}, format.Backfill{Hosts: hosts(""), Named: true}},
+		"both know all":             {format.Backfill{Roster: roster(1)}, format.Backfill{Roster: roster(2)}, format.Backfill{Roster: roster(1)}},
+		"one knows nothing":         {format.Backfill{Roster: roster(1)}, format.Backfill{}, format.Backfill{}},
+		"an archive":                {format.Backfill{Archive: "x", Begun: at}, format.Backfill{Roster: roster(1)}, format.Backfill{Archive: "x", Begun: at}},
+		"the same archive":          {format.Backfill{Archive: "x", Begun: at}, format.Backfill{Archive: "x", Begun: at.Add(1)}, format.Backfill{Archive: "x", Begun: at.Add(1)}},
+		"lists, as far":             {format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("5", "end")}},
+		"lists, not as far":         {format.Backfill{Hosts: hosts("5", "end")}, format.Backfill{Hosts: hosts("6", "7")}, format.Backfill{Hosts: hosts("", "")}},
+		"lists, of one":             {format.Backfill{Hosts: hosts("5", "end"), ListingFrom: at, ListingHoles: 3}, format.Backfill{}, format.Backfill{Hosts: hosts("", ""), ListingFrom: at, ListingHoles: 3}},
+		"lists, of different hosts": {format.Backfill{Hosts: hosts("5")}, format.Backfill{Hosts: hosts("5", "6")}, format.Backfill{Hosts: hosts("5", "")}},
+		"lists, since":              {format.Backfill{Hosts: hosts("5"), ListingFrom: at, ListingHoles: 3}, format.Backfill{Hosts: hosts("5"), ListingFrom: at.Add(1), ListingHoles: 2}, format.Backfill{Hosts: hosts("5"), ListingFrom: at, ListingHoles: 2}},
+		"lists, of what one lacks":  {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{}, format.Backfill{}},
+		"lists, of what both lack":  {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Roster: roster(1)}, format.Backfill{Hosts: hosts(""), Roster: roster(1)}},
+		"lists that were asked for": {format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)}, format.Backfill{}, format.Backfill{Hosts: hosts(""), Named: true}},
+		"lists of what one lacks beside those asked for": {
+			format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
+			format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
+		},
 		"lists of all and asked for": {format.Backfill{Hosts: hosts("5"), Named: true}, format.Backfill{Hosts: hosts("5")}, format.Backfill{Hosts: hosts("5")}},
 		"a sweep":                    {format.Backfill{Sweep: 2, SweepAt: 7, Swept: 1}, format.Backfill{Sweep: 2, SweepAt: 5, Swept: 2}, format.Backfill{Sweep: 2, SweepAt: 5, Swept: 1}},
 		"a sweep of one":             {format.Backfill{Sweep: 2, SweepAt: 7, Swept: 1}, format.Backfill{Sweep: 1, SweepAt: 9, Swept: 1}, format.Backfill{Sweep: 2, Swept: 1}},
@@ -67,8 +71,9 @@ func TestBothBackfills(t *testing.T) {
 func TestBothHoles(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct{ a, b, want format.Holes }{
-		{format.Holes{Noted: 3, Compared: 3}, format.Holes{Noted: 5, Compared: 5, Unbroken: at}, format.Holes{Noted: 5, Compared: 5, Unbroken: at}},
-		{format.Holes{Noted: 3, Compared: 2, Unbroken: at}, format.Holes{Noted: 5, Compared: 5}, format.Holes{Noted: 5, Compared: 2, Unbroken: at}},
+		{format.Holes{Noted: 3, Compared: 3}, format.Holes{Noted: 5, Compared: 5, Unbroken: at}, format.Holes{Noted: 5, Compared: 5}},
+		{format.Holes{Noted: 3, Compared: 2, Unbroken: at}, format.Holes{Noted: 5, Compared: 5}, format.Holes{Noted: 5, Compared: 2}},
+		{format.Holes{Noted: 1, Unbroken: at.Add(1)}, format.Holes{Unbroken: at}, format.Holes{Noted: 1, Unbroken: at.Add(1)}},
 		{format.Holes{Noted: 3, Compared: 2}, format.Holes{Noted: 5, Compared: 4}, format.Holes{Noted: 5, Compared: 2}},
 		{format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5, 3: 8}}, format.Holes{Floors: map[uint32]format.Seq{2: 6, 3: 7}}, format.Holes{Noted: 3, Compared: 3, Floors: map[uint32]format.Seq{1: 5, 2: 6, 3: 8}}},
 	} {
