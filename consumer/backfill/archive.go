@@ -75,11 +75,12 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		a.o.Archiving(false) // before the next archive can begin
 		p := r.Progress()
 		next := "the next start, or skein backfill --archive, continues"
-		if _, begun := a.o.Store.Cursor(r.Source()); err != nil && ctx.Err() == nil && (!begun || errors.Is(err, archive.ErrRestarted)) {
-			if next = "correct the address or SKEIN_ARCHIVE_KEY, and run skein backfill --archive again"; begun {
-				next = "fetch repos: skein backfill"
-			}
+		if _, begun := a.o.Store.Cursor(r.Source()); err != nil && ctx.Err() == nil && !begun {
+			next = "when it can be reached, or with another address or SKEIN_ARCHIVE_KEY, run skein backfill --archive again"
 			err = errors.Join(err, a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) { b.Archive, b.Begun = "", time.Time{} }))
+		}
+		if errors.Is(err, archive.ErrRestarted) {
+			next = "fetch repos: skein backfill"
 		}
 		switch {
 		case ctx.Err() != nil:

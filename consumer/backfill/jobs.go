@@ -75,7 +75,8 @@ func (j *jobs) has(job string) bool {
 func (j *jobs) report(st *Status) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	st.Busy, st.Ended = len(j.busy) > 0, maps.Clone(j.ended)
+	moves := j.running != nil && j.running.Err() != nil // the next run continues its jobs
+	st.Busy, st.Ended = len(j.busy) > 0 || moves, maps.Clone(j.ended)
 }
 
 // outcomeOf returns the outcome of a job, "" if ctx ended it.

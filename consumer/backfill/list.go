@@ -148,7 +148,6 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	l.mu.Unlock()
 	slices.Sort(unlisted)
 	noted, _ := l.o.Store.Holes()
-	archiving := l.jobs.has(jobArchive)
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
@@ -166,7 +165,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 			}
 			unread = unread || b.Roster.Unconfirmed // an archive that ended meanwhile
 			// One that broke off is no longer needed.
-			if !archiving {
+			if len(unlisted) == 0 && !l.jobs.has(jobArchive) {
 				b.Archive, b.Begun = "", time.Time{}
 			}
 			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}

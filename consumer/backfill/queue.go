@@ -110,12 +110,19 @@ func (q *Queue) hasRoom(host string) bool {
 	return len(q.sched.jobs) < mostQueued && (host == "" || q.sched.listed[host] < mostOfAHost)
 }
 
+// waits reports whether a host that has no room is waited for: there is room for others, and fetchers are idle.
+func (q *Queue) waits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.sched.jobs) < mostQueued && !q.sched.isFull
+}
+
 // awaitRoom waits until more repos of a host's list may be queued. It adds to own, which may be nil, how long that was up to this host alone,
 // and fails once that is more than most.
 func (q *Queue) awaitRoom(ctx context.Context, host string, own *time.Duration, most time.Duration) error {
 	const step = 100 * time.Millisecond
 	for !q.hasRoom(host) {
-		if own != nil && q.hasRoom("") {
+		if own != nil && q.waits() {
 			if *own += step; *own > most {
 				return fmt.Errorf("%d of its repos are waiting for it, for %v in all; not reading on", mostOfAHost, most.Round(time.Hour))
 			}

@@ -177,9 +177,6 @@ func (s *scheduler) drop(j *job) {
 		return
 	}
 	delete(s.jobs, j.did)
-	if j.listed == "" {
-		return
-	}
 	if s.listed[j.listed]--; s.listed[j.listed] <= 0 {
 		delete(s.listed, j.listed)
 	}

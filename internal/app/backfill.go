@@ -46,7 +46,7 @@ func (s *server) beginPast(ctx context.Context, past Past) {
 	b := s.Graph.Backfill()
 	begin := func() error { return nil }
 	switch {
-	case past.Archive != "" && b.Archive == "" && b.Roster.Source != format.RosterArchive+past.Archive:
+	case past.Archive != "" && b.Archive == "" && b.Roster.Source != format.RosterArchive+past.Archive && b.Roster.Source != format.RosterRepos:
 		begin = func() error { return s.Backfill.Archive(ctx, past.Archive) }
 	case past.Repos && len(b.Hosts) == 0 && (b.Roster.Source != format.RosterRepos || len(b.Roster.Unlisted) > 0):
 		begin = func() error { return s.Backfill.Hosts(ctx) }
