@@ -150,7 +150,7 @@ func (c *Consumer) Source() string { return c.source }
 // file, ending ctx early is an error.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.runStart = time.Now()
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(context.WithoutCancel(ctx)); err != nil { // the next run of this process has no options about the cursor
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // stopped right after the start
 			return nil
 		}

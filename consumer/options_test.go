@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,22 @@ import (
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/synth"
 )
+
+// A run that is stopped at once, as by a move of partitions, has set the cursor that an operator chose: the next one has no options.
+func TestCursorOfAStoppedRun(t *testing.T) {
+	g, _ := open(t)
+	run(t, g, consumer.Options{}, follow(1, "a"), follow(2, "b"), follow(3, "c"), follow(4, "d"))
+	one := int64(1)
+	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Cursor: &one, ForceCursor: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Run(ctx); err != nil || cursor(g, "memory") != 1 {
+		t.Errorf("cursor %d: %v", cursor(g, "memory"), err)
+	}
+}
 
 // The cursor of the options and the stored one decide where a run starts. One that would skip events
 // needs --force-cursor, and is a gap; one that reads events again is not.
