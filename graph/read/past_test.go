@@ -36,7 +36,8 @@ func TestBothBackfills(t *testing.T) {
 		"lists, of what both lack":  {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Roster: roster(1)}, format.Backfill{Hosts: hosts(""), Roster: roster(1)}},
 		"lists that were asked for": {format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)}, format.Backfill{}, format.Backfill{Hosts: hosts(""), Named: true}},
 		"lists of what one lacks beside those asked for": {
-			format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
+			format.Backfill{Hosts: hosts("5"), Roster: roster(1)},
+			format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
 			format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
 		},
 		"lists of all and asked for": {format.Backfill{Hosts: hosts("5"), Named: true}, format.Backfill{Hosts: hosts("5")}, format.Backfill{Hosts: hosts("5")}},
