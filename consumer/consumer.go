@@ -150,16 +150,16 @@ func (c *Consumer) Source() string { return c.source }
 // file, ending ctx early is an error.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.runStart = time.Now()
-	if err := c.begin(context.WithoutCancel(ctx)); err != nil { // the next run of this process has no options about the cursor
+	// Everything read is committed even after ctx has ended.
+	applyCtx, stopApplying := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopApplying()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, stopApplying) })()
+	if err := c.begin(applyCtx); err != nil { // also after ctx: the next run of this process has no options about the cursor
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) { // stopped right after the start
 			return nil
 		}
 		return err
 	}
-	// Everything read is committed even after ctx has ended.
-	applyCtx, stopApplying := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopApplying()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainTime, stopApplying) })()
 	applied := make(chan error, 1)
 	ctx, stopReading := context.WithCancel(ctx)
 	defer stopReading()

@@ -78,7 +78,6 @@ func testShares(t *testing.T) {
 	}
 }
 
-// followStream applies the stream from the store's own cursor on.
 // While one of the writers has not heard the stream, nobody knows since when it is heard.
 func TestUnheardPartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,6 +101,7 @@ func TestUnheardPartitions(t *testing.T) {
 	})
 }
 
+// followStream applies the stream from the store's own cursor on.
 func followStream(t *testing.T, s *graph.Store, stream []*oracle.Event, seed uint64) error {
 	cursor, _ := s.Cursor("relay")
 	rng := rand.New(rand.NewPCG(seed, 9))

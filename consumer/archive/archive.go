@@ -128,6 +128,9 @@ func (r *Reader) Progress() Progress {
 // Run reads the archive to its end, starting at the stored cursor of the archive.
 func (r *Reader) Run(ctx context.Context) error {
 	c, _ := r.o.Store.Cursor(r.source)
+	if c.Future {
+		return ErrRestarted
+	}
 	r.progress.Store(&Progress{Seq: int64(c.Seq), Witnessed: c.Time})
 	a := newApplier(r, int64(c.Seq))
 	a.witnessed = c.Time

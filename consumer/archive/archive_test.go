@@ -433,6 +433,11 @@ func TestUntil(t *testing.T) {
 	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrRestarted) {
 		t.Errorf("an archive that begins again: %v", err)
 	}
+	must(t, g.SetFuture(t.Context(), "archive http://archive.example.com"))
+	s.fail = nil // its new numbers have passed those that were read
+	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrRestarted) {
+		t.Errorf("an archive that was begun again: %v", err)
+	}
 }
 
 // Malformed blocks are errors; all others are readable.

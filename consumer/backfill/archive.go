@@ -81,6 +81,7 @@ func (a *archiver) start(ctx context.Context, address string) error {
 		}
 		if errors.Is(err, archive.ErrRestarted) {
 			next = "fetch repos: skein backfill"
+			err = errors.Join(err, a.o.Store.SetFuture(ctx, r.Source())) // its new numbers may pass those that were read
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skein.blue/graph"
+	"skein.blue/graph/batch"
+	"skein.blue/intern/dict"
 	"skein.blue/internal/outward"
 )
 
@@ -148,6 +150,11 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 	l.mu.Unlock()
 	slices.Sort(unlisted)
 	noted, _ := l.o.Store.Holes()
+	if err == nil && !job.named && l.o.Store.Backfill().Archive != "" && !l.jobs.has(jobArchive) { // what an archive that broke off has left, which no other may complete
+		_, err = l.queue.addAccounts(ctx, l.o, dict.None, batch.Cause{Reason: "backfill"}, func(_ dict.ID, st *graph.RepoState) bool {
+			return st.Has(graph.FlagPartial) && !st.Has(graph.FlagResync)
+		}, nil)
+	}
 	if err == nil {
 		err = l.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 			b.Hosts, b.Named = nil, false
@@ -165,7 +172,7 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 			}
 			unread = unread || b.Roster.Unconfirmed // an archive that ended meanwhile
 			// One that broke off is no longer needed.
-			if len(unlisted) == 0 && !l.jobs.has(jobArchive) {
+			if !l.jobs.has(jobArchive) {
 				b.Archive, b.Begun = "", time.Time{}
 			}
 			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}

@@ -110,11 +110,12 @@ func (q *Queue) hasRoom(host string) bool {
 	return len(q.sched.jobs) < mostQueued && (host == "" || q.sched.listed[host] < mostOfAHost)
 }
 
-// waits reports whether a host that has no room is waited for: there is room for others, and fetchers are idle.
-func (q *Queue) waits() bool {
+// isSlow reports whether a host that has no room is waited for: there is room for others, and fetchers are idle or ask it.
+func (q *Queue) isSlow(name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.sched.jobs) < mostQueued && !q.sched.isFull
+	h := q.sched.hosts[name]
+	return len(q.sched.jobs) < mostQueued && (!q.sched.isFull || h != nil && h.inFlight > 0)
 }
 
 // awaitRoom waits until more repos of a host's list may be queued. It adds to own, which may be nil, how long that was up to this host alone,
@@ -122,7 +123,7 @@ func (q *Queue) waits() bool {
 func (q *Queue) awaitRoom(ctx context.Context, host string, own *time.Duration, most time.Duration) error {
 	const step = 100 * time.Millisecond
 	for !q.hasRoom(host) {
-		if own != nil && q.waits() {
+		if own != nil && q.isSlow(host) {
 			if *own += step; *own > most {
 				return fmt.Errorf("%d of its repos are waiting for it, for %v in all; not reading on", mostOfAHost, most.Round(time.Hour))
 			}

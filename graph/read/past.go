@@ -71,7 +71,7 @@ func BothBackfills(a, b format.Backfill) format.Backfill {
 // addHosts adds the hosts whose lists are being read for some partitions, beside those of others. It begins the lists again that were not
 // read as far for both.
 func addHosts(all, mine, others *format.Backfill) {
-	if len(mine.Hosts) == 0 || !mine.Named && mine.Roster.Known() && (!others.Roster.Known() || others.Named && len(others.Hosts) > 0) { // these are only what its roster lacks
+	if len(mine.Hosts) == 0 || !mine.Named && mine.Roster.Known() && (!others.Roster.Known() || len(mine.Roster.Unlisted) > 0 && others.Named && len(others.Hosts) > 0) { // these are only what its roster lacks
 		return
 	}
 	if isFirst := len(all.Hosts) == 0; isFirst {

@@ -36,9 +36,9 @@ func TestBothBackfills(t *testing.T) {
 		"lists, of what both lack":  {format.Backfill{Hosts: hosts("5"), Roster: roster(1)}, format.Backfill{Roster: roster(1)}, format.Backfill{Hosts: hosts(""), Roster: roster(1)}},
 		"lists that were asked for": {format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)}, format.Backfill{}, format.Backfill{Hosts: hosts(""), Named: true}},
 		"lists of what one lacks beside those asked for": {
-			format.Backfill{Hosts: hosts("5"), Roster: roster(1)},
+			format.Backfill{Hosts: hosts("5"), Roster: format.Roster{AsOf: at.Add(1), Source: format.RosterRepos, Unlisted: []string{"a"}}},
 			format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
-			format.Backfill{Hosts: hosts("5"), Named: true, Roster: roster(1)},
+			format.Backfill{Hosts: hosts("5"), Named: true, Roster: format.Roster{AsOf: at.Add(1), Source: format.RosterRepos, Unlisted: []string{"a"}}},
 		},
 		"lists of all and asked for": {format.Backfill{Hosts: hosts("5"), Named: true}, format.Backfill{Hosts: hosts("5")}, format.Backfill{Hosts: hosts("5")}},
 		"a sweep":                    {format.Backfill{Sweep: 2, SweepAt: 7, Swept: 1}, format.Backfill{Sweep: 2, SweepAt: 5, Swept: 2}, format.Backfill{Sweep: 2, SweepAt: 5, Swept: 1}},
