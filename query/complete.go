@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -153,8 +154,16 @@ func (c *claim) ofEverybody(subject string, w language.Window, of kinds.Kind) {
 
 // own notes that the answer depends on the accounts' own records of some kinds.
 func (c *claim) own(names []language.Literal, ids []dict.ID, w language.Window, of ...kinds.Kind) error {
-	for _, id := range ids {
-		c.sn.BeginAccount(id)
+	unseen := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return id == dict.None || c.states[id] != nil })
+	slices.Sort(unseen)
+	err := c.sn.States(unseen, func(i int, st ask.RepoState, known bool) error {
+		if id := unseen[i]; !st.Has(ask.FlagResync) { // else its row is read, too
+			c.states[id] = &evidence.Account{State: st, Known: known, Unwritten: c.index.Unwritten.Has("", id)}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for i, id := range ids {
 		if err := c.account(names[i].S, id, w, of); err != nil {
@@ -183,6 +192,7 @@ func (c *claim) account(did string, id dict.ID, w language.Window, of []kinds.Ki
 		a.Unwritten = c.index.Unwritten.Has(did, id)
 		c.states[key] = a
 	}
+	a.DID = cmp.Or(a.DID, did)
 	for _, k := range of {
 		m := c.index.Own(a, k, w)
 		if m == nil || c.lacking[key] {

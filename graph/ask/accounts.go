@@ -36,21 +36,30 @@ func (s *accounts) AccountAndQueue(id dict.ID) (st format.RepoState, known bool,
 }
 
 // RecordCounts calls each, in order, with the number of records of a kind that each of the accounts has. Those of built-in kinds
-// are in the states of the accounts, which are read together if they are neighbours.
+// are in the states of the accounts.
 func (s *accounts) RecordCounts(k kinds.Kind, actors []dict.ID, each func(i int, n uint64) error) error {
+	if k <= kinds.LastBuiltIn {
+		return s.States(actors, func(i int, st format.RepoState, _ bool) error { return each(i, uint64(st.Records[k-1])) })
+	}
+	for i, id := range actors {
+		n := uint64(0)
+		if err := read.Records(s.r, k, id, func(*format.Record) bool { n++; return true }); err != nil {
+			return err
+		}
+		if err := each(i, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// States calls each, in order, with the state of each of the accounts, and whether it is known. Neighbours are read together.
+func (s *accounts) States(actors []dict.ID, each func(i int, st format.RepoState, known bool) error) error {
 	layout := s.source.Layout
 	var keys kv.Keys
 	var from []int // of each key, the first of the actors; the last is the end
 	for i, id := range actors {
-		if k > kinds.LastBuiltIn {
-			n := uint64(0)
-			if err := read.Records(s.r, k, id, func(*format.Record) bool { n++; return true }); err != nil {
-				return err
-			}
-			if err := each(i, n); err != nil {
-				return err
-			}
-		} else if i == 0 || (id^actors[i-1])&^layout.AccountMask() != 0 {
+		if i == 0 || (id^actors[i-1])&^layout.AccountMask() != 0 {
 			keys.Add(layout.AccountKey(nil, id))
 			from = append(from, i)
 		}
@@ -58,11 +67,11 @@ func (s *accounts) RecordCounts(k kinds.Kind, actors []dict.ID, each func(i int,
 	from = append(from, len(actors))
 	return s.r.MultiGet(keys.List(), func(g int, v []byte, _ bool) error {
 		for i := from[g]; i < from[g+1]; i++ {
-			st, _, err := layout.AccountIn(v, actors[i])
+			st, known, err := layout.AccountIn(v, actors[i])
 			if err != nil {
 				return err
 			}
-			if err := each(i, uint64(st.Records[k-1])); err != nil {
+			if err := each(i, st, known); err != nil {
 				return err
 			}
 		}
