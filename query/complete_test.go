@@ -169,6 +169,9 @@ func TestInDoubt(t *testing.T) {
 	want("it is back", true, false, "complete")
 	apply(func(b *batch.Batch) { b.AddResync([]byte(a[0]), batch.Cause{Reason: "test"}) })
 	want("the account is queued", true, true, "queued")
+	_, err := w.store.ChangeResync(t.Context(), a[0], func(r *format.Resync) bool { r.State, r.Failure = format.ResyncFailed, "host"; return true })
+	must(t, err)
+	w.says("query?set=follows("+a[0]+")", 200, "could not be fetched (host)")
 
 	w = newWorld(t, 95, 0)
 	a = w.history.Accounts()
