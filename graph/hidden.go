@@ -5,12 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/RoaringBitmap/roaring/v2/roaring64"
-
+	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
+	"skein.blue/internal/sets"
 )
 
 // hiddenCache keeps the newest sets of hidden accounts. The set of another state is made of the newest one before it and what was changed
@@ -24,8 +24,10 @@ type hiddenCache struct {
 
 // hiddenSet is the set of hidden accounts in a state of the graph.
 type hiddenSet struct {
-	at  read.HiddenVersions
-	set *roaring64.Bitmap
+	ask.Hidden
+
+	at    read.HiddenVersions
+	added int // to the filter, which the sets share that were made of one another
 }
 
 // keptHidden is how many sets stay, for questions whose state is a little older than that of others.
@@ -43,52 +45,61 @@ func (h *hiddenCache) upTo(at *read.HiddenVersions) (sets []*hiddenSet, i int) {
 }
 
 // of returns the set with some versions, those in the state that r reads.
-func (h *hiddenCache) of(r kv.Reader, at read.HiddenVersions) (*roaring64.Bitmap, error) {
+func (h *hiddenCache) of(r kv.Reader, at read.HiddenVersions) (ask.Hidden, error) {
 	if sets, i := h.upTo(&at); i < len(sets) && sets[i].at == at {
-		return sets[i].set, nil
+		return sets[i].Hidden, nil
 	}
 	h.making.Lock()
 	defer h.making.Unlock()
-	sets, i := h.upTo(&at)
-	if i < len(sets) && sets[i].at == at {
-		return sets[i].set, nil
+	kept, i := h.upTo(&at)
+	if i < len(kept) && kept[i].at == at {
+		return kept[i].Hidden, nil
 	}
 	s := &hiddenSet{at: at}
 	var err error
-	if i < len(sets) {
-		s.set, err = h.follow(r, sets[i], &at)
+	if i < len(kept) {
+		err = s.follow(r, kept[i])
 	}
-	for s.set == nil && err == nil {
-		if s.set, err = read.Bitmap(r, h.layout, kinds.Hidden, 0); err == nil {
+	for s.Set == nil && err == nil {
+		if s.Set, err = read.Bitmap(r, h.layout, kinds.Hidden, 0); err == nil {
 			at, err = read.Hidden(r)
 		}
 		if at != s.at { // ViewAcross has gone on to another state
 			s = &hiddenSet{at: at}
-			sets, i = h.upTo(&at)
+			kept, i = h.upTo(&at)
 		}
 	}
 	if err != nil {
-		return nil, err
+		return ask.Hidden{}, err
 	}
-	sets = slices.Insert(slices.Clone(sets), i, s)
-	sets = sets[:min(len(sets), keptHidden)]
-	h.sets.Store(&sets)
-	return s.set, nil
+	if s.Maybe == nil || s.added > 4*len(s.Maybe) { // more than it is made for
+		s.added = int(s.Set.GetCardinality())
+		s.Maybe = sets.NewFilter(2 * s.added)
+		for id := range sets.FromBitmap(s.Set).All() {
+			s.Maybe.Add(id)
+		}
+	}
+	kept = slices.Insert(slices.Clone(kept), i, s)
+	kept = kept[:min(len(kept), keptHidden)]
+	h.sets.Store(&kept)
+	return s.Hidden, nil
 }
 
-// follow makes the set of a state from an older one, nil if that cannot be done.
-func (h *hiddenCache) follow(r kv.Reader, from *hiddenSet, at *read.HiddenVersions) (*roaring64.Bitmap, error) {
-	set := from.set.Clone() // shares the containers that stay
-	ok, err := read.HiddenSince(r, &from.at, at, func(c *format.Hiding) {
+// follow makes the set from that of an older state, unless that cannot be done.
+func (s *hiddenSet) follow(r kv.Reader, from *hiddenSet) error {
+	set, added := from.Set.Clone(), from.added
+	ok, err := read.HiddenSince(r, &from.at, &s.at, func(c *format.Hiding) {
 		for _, id := range c.Hidden {
 			set.Add(uint64(id))
+			from.Maybe.Add(uint64(id)) // before a state with it is asked
 		}
 		for _, id := range c.Shown {
 			set.Remove(uint64(id))
 		}
+		added += len(c.Hidden)
 	})
-	if !ok {
-		return nil, err
+	if ok {
+		s.Hidden, s.added = ask.Hidden{Set: set, Maybe: from.Maybe}, added
 	}
-	return set, err
+	return err
 }

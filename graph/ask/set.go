@@ -65,14 +65,6 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 		}
 	}
 	if len(whole) == 0 {
-		hidden := s.Hidden()
-		var maybe sets.Filter
-		if len(subjects) >= 64 && !hidden.Empty() { // it pays to make one
-			maybe = sets.NewFilter(int(hidden.Len()))
-			for id := range hidden.All() {
-				maybe.Add(id)
-			}
-		}
 		var members []uint64
 		err := s.r.MultiGet(keys.List(), func(i int, v []byte, _ bool) error {
 			var row format.Row
@@ -84,7 +76,7 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			if row.Generation > 0 {
-				if total, ok := s.source.sets.visible(format.AppendRowKey(nil, k, subjects[i]), row.Generation, v, s.hidden); ok {
+				if total, ok := s.source.sets.visible(format.AppendRowKey(nil, k, subjects[i]), row.Generation, v, s.hidden.Set); ok {
 					return each(i, total)
 				}
 				whole = append(whole, i)
@@ -94,11 +86,9 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 				return fmt.Errorf("graph: reading set %x: %w", keys.List()[i], err)
 			}
 			total := len(members)
-			if !hidden.Empty() {
-				for _, id := range members {
-					if maybe.Has(id) && hidden.Has(id) {
-						total--
-					}
+			for _, id := range members {
+				if s.IsHidden(dict.ID(id)) {
+					total--
 				}
 			}
 			return each(i, uint64(total))
@@ -122,7 +112,7 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 			return err
 		}
 		total := set.Len() - sets.AndLen(s.Hidden(), set)
-		s.source.sets.noteVisible(t, s.hidden, total)
+		s.source.sets.noteVisible(t, s.hidden.Set, total)
 		if err := each(i, total); err != nil {
 			return err
 		}
@@ -133,10 +123,7 @@ func (s *edges) ActorCounts(k kinds.Kind, subjects []dict.ID, heavy func() error
 // SubjectCounts calls each, in order, with the number of subjects of each of the actors. Inactive accounts
 // do not count as subjects.
 func (s *edges) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, total uint64) error) error {
-	var hidden sets.Set
-	if s.Kind(k).To.Is() == dict.DID {
-		hidden = s.Hidden()
-	}
+	accounts := s.Kind(k).To.Is() == dict.DID
 	var counted sets.Distinct
 	var ids []uint64
 	i := 0
@@ -147,7 +134,7 @@ func (s *edges) SubjectCounts(k kinds.Kind, actors []dict.ID, each func(i int, t
 		}
 		counted.Reset()
 		for _, id := range ids {
-			if hidden.Empty() || !hidden.Has(id) {
+			if !accounts || !s.IsHidden(dict.ID(id)) {
 				counted.Add(id)
 			}
 		}

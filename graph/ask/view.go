@@ -28,8 +28,17 @@ type View struct {
 type state struct {
 	r      kv.Reader
 	source *Source
-	hidden *roaring64.Bitmap
+	hidden Hidden
 }
+
+// Hidden are the accounts that are not active in a state.
+type Hidden struct {
+	Set   *roaring64.Bitmap
+	Maybe sets.Filter // of the set, and of accounts that are not in it
+}
+
+// Has reports whether an account is not active.
+func (h *Hidden) Has(id dict.ID) bool { return h.Maybe.Has(uint64(id)) && h.Set.Contains(uint64(id)) }
 
 // A Source has what the views of a store share.
 type Source struct {
@@ -58,7 +67,7 @@ func NewSource(o Source, setBytes int64) *Source {
 // View returns the state that r reads. hidden are its inactive accounts, and known what is known of all of it, but Unwritten. charge may be nil. It is
 // called with the cost of each read: the bytes of its values (of chunks format.ChunkCost), and readCost for each key. If it returns an
 // error, the read ends with that error.
-func (s *Source) View(r kv.Reader, hidden *roaring64.Bitmap, known *Known, charge func(cost int) error) *View {
+func (s *Source) View(r kv.Reader, hidden Hidden, known *Known, charge func(cost int) error) *View {
 	v := &View{state: state{r: r, source: s, hidden: hidden}}
 	v.edges.state, v.accounts = &v.state, accounts{&v.state, known}
 	if charge != nil {
@@ -89,10 +98,10 @@ func costOf(key, value []byte) int {
 }
 
 // Hidden returns the ids of the accounts that are not active.
-func (s *state) Hidden() sets.Set { return sets.FromBitmap(s.hidden) }
+func (s *state) Hidden() sets.Set { return sets.FromBitmap(s.hidden.Set) }
 
 // IsHidden reports whether an account is not active.
-func (s *state) IsHidden(actor dict.ID) bool { return s.hidden.Contains(uint64(actor)) }
+func (s *state) IsHidden(actor dict.ID) bool { return s.hidden.Has(actor) }
 
 // Kind returns the row of a kind.
 func (s *state) Kind(k kinds.Kind) *kinds.Info { return s.source.Kinds().Info(k) }

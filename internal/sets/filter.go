@@ -1,10 +1,13 @@
 package sets
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // A Filter is a Bloom filter with one hash, in 16 to 32 bits for each member: it reports most ids
 // that are not in a set, with one memory access. Members cannot be removed. A nil Filter reports
-// that every id may be a member.
+// that every id may be a member. Any number of goroutines may use one.
 type Filter []uint64
 
 // NewFilter returns a Filter for about n ids.
@@ -17,7 +20,7 @@ func (f Filter) place(id uint64) uint64 {
 // Add adds id.
 func (f Filter) Add(id uint64) {
 	h := f.place(id)
-	f[h>>6] |= 1 << (h & 63)
+	atomic.OrUint64(&f[h>>6], 1<<(h&63))
 }
 
 // Has reports whether id may have been added.
@@ -26,5 +29,5 @@ func (f Filter) Has(id uint64) bool {
 		return true
 	}
 	h := f.place(id)
-	return f[h>>6]&(1<<(h&63)) != 0
+	return atomic.LoadUint64(&f[h>>6])&(1<<(h&63)) != 0
 }
