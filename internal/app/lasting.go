@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,13 +38,11 @@ type Told struct {
 
 // place is what a lasting watch stores: the members that it has told, and which changes it may not have told yet.
 type place struct {
-	Set    string `json:"set"`
-	Key    string `json:"key"` // random: the ids of other watches differ
-	Cursor string `json:"cursor"`
-	// Members has how often a member has entered or left: negative if it is not in the set.
-	Members map[string]int `json:"members"`
-	Pending []Told         `json:"pending,omitempty"`
-	Backup  time.Time      `json:"backup,omitzero"` // that the store was restored from
+	Set     string          `json:"set"`
+	Cursor  string          `json:"cursor"`
+	Members map[string]bool `json:"members"` // only true
+	Pending []Told          `json:"pending,omitempty"`
+	Backup  time.Time       `json:"backup,omitzero"` // that the store was restored from
 }
 
 // A LastingWatch tells each change of a set at least once, over restarts of both ends: it is a subscription that stores its place. If the
@@ -81,7 +78,7 @@ func (w *LastingWatch) Run(ctx context.Context) error {
 	case w.at.Set != w.Set && stored != nil && !w.Forever:
 		return UsageError("the state is that of another set, %s; use another file", w.at.Set)
 	case w.at.Set != w.Set:
-		w.at = place{Set: w.Set, Key: rand.Text(), Backup: w.Backup}
+		w.at = place{Set: w.Set, Backup: w.Backup}
 	}
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		begun := time.Now()
@@ -163,8 +160,8 @@ func (w *LastingWatch) receive(ctx context.Context, m *watch.Message) error {
 		return w.save(ctx)
 	}
 	var left []string
-	for member, n := range w.at.Members {
-		if n > 0 && now[member] == 0 {
+	for member := range w.at.Members {
+		if !now[member] {
 			left = append(left, member)
 		}
 	}
@@ -172,7 +169,7 @@ func (w *LastingWatch) receive(ctx context.Context, m *watch.Message) error {
 	err = w.change(ctx, m.Cursor, slices.Sorted(maps.Keys(now)), left)
 	if err == nil && !w.at.Backup.Equal(w.Backup) { // the receiver may have later changes than the members that were compared
 		w.at.Backup = w.Backup
-		w.at.Pending = []Told{{ID: w.id("restored", int(w.Backup.Unix())), Type: "restored", Time: w.Backup}}
+		w.at.Pending = []Told{{ID: "msg_" + rand.Text(), Type: "restored", Time: w.Backup}}
 		err = w.tell(ctx)
 	}
 	if err != nil || m.Type != "" {
@@ -182,8 +179,8 @@ func (w *LastingWatch) receive(ctx context.Context, m *watch.Message) error {
 }
 
 // members returns the members of the set.
-func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
-	all := map[string]int{}
+func (w *LastingWatch) members(ctx context.Context) (map[string]bool, error) {
+	all := map[string]bool{}
 	for params := (url.Values{"set": {w.Set}, "limit": {"1000"}}); ; {
 		var page struct {
 			Total   int
@@ -202,7 +199,7 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]int, error) {
 			return nil, err
 		}
 		for _, member := range page.Members {
-			all[member] = 1
+			all[member] = true
 		}
 		if page.Cursor == "" {
 			return all, nil
@@ -224,43 +221,26 @@ func bounded(members int) error {
 func (w *LastingWatch) change(ctx context.Context, cursor string, entered, left []string) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for i, member := range slices.Concat(left, entered) {
-		n := w.at.Members[member]
-		if n > 0 == (i >= len(left)) {
+		enters := i >= len(left)
+		if w.at.Members[member] == enters {
 			continue
 		}
-		c := Told{Type: "entered", Time: now, Member: member}
-		if n++; n > 1 { // it was a member
-			n, c.Type = -n, "left"
-		} else if n < 1 { // it was one before
-			n = 2 - n
+		c := Told{ID: "msg_" + rand.Text(), Type: "left", Time: now, Member: member}
+		if delete(w.at.Members, member); enters {
+			w.at.Members[member], c.Type = true, "entered"
 		}
-		w.at.Members[member], c.ID = n, w.id(member, n)
 		if w.at.Pending = append(w.at.Pending, c); len(w.at.Pending) == toldAtOnce {
 			if err := w.tell(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	members := 0
-	for _, n := range w.at.Members {
-		members += max(0, min(n, 1))
-	}
-	if err := bounded(members); err != nil {
+	if err := bounded(len(w.at.Members)); err != nil {
 		w.at.Cursor = "" // the next connection compares: the set may have shrunk
 		return errors.Join(err, w.save(ctx))
 	}
 	w.at.Cursor = cursor
-	if len(w.at.Members) > 2*maxWatched { // most have left for good
-		maps.DeleteFunc(w.at.Members, func(_ string, n int) bool { return n < 0 })
-		w.at.Key = rand.Text()
-	}
 	return w.tell(ctx)
-}
-
-// id returns the id of the n-th change of a member.
-func (w *LastingWatch) id(member string, n int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s", w.at.Key, n, member))
-	return fmt.Sprintf("msg_%x", sum[:16])
 }
 
 // tell stores the pending changes, tells them, and stores that.
