@@ -39,7 +39,7 @@ func exportCommand(e *command.Environment) *cli.Command {
 			case !isTables && c.Args().Present():
 				return command.UsageError("export takes no arguments without --format parquet, got %q", c.Args().First())
 			case !isTables:
-			case c.Args().Len() != 1:
+			case c.Args().Len() != 1 || c.Args().First() == "":
 				return command.UsageError("skein export --format parquet needs one argument, the folder to write to")
 			case so.Store != "" && !app.InFolder(so.Store):
 				return command.UsageError("export --format parquet needs a store in a folder; copy this one first: skein export --store '%s' | skein import --store FOLDER -", so.Store)

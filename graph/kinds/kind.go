@@ -234,6 +234,7 @@ func TableOf(configured []Info, stored int) (*Table, error) {
 		"members": nil, "intersect": nil, "union": nil, "except": nil, "rank": nil, "listed": nil, "lists": nil,
 		"mutuals": nil, "blockedBy": nil, "blocking": nil, "within": nil, "atleast": nil, "sample": nil, Labeled: nil,
 		"authors": nil, "by": nil, "blend": nil, "mix": nil, // mix is a word of feeds
+		"accounts": nil, "uris": nil, "uri_texts": nil, // views of an export
 	}
 	for i := range t.All {
 		k := &t.All[i]

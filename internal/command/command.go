@@ -87,15 +87,19 @@ func Run(ctx context.Context, env *Environment, p Program, args []string) int {
 		return ExitFailed
 	}
 	wrongUsage := errors.Is(err, app.ErrUsage) || !began
-	if env.json != nil && !wrongUsage { // readers of the log expect the error there
-		env.json.Error(oneLineOf(err), "program", p.Name, "error", err) //nolint:sloglint // the message is the cause
-	} else {
-		fmt.Fprintln(env.Stderr, p.Name+":", oneLineOf(err))
-	}
-	if wrongUsage {
+	if env.report(err, wrongUsage); wrongUsage {
 		return ExitUsage
 	}
 	return ExitFailed
+}
+
+// report writes the error that ends the process.
+func (e *Environment) report(err error, wrongUsage bool) {
+	if e.json != nil && !wrongUsage { // readers of the log expect the error there
+		e.json.Error(oneLineOf(err), "program", e.program.Name, "error", err) //nolint:sloglint // the message is the cause
+	} else {
+		fmt.Fprintln(e.Stderr, e.program.Name+":", oneLineOf(err))
+	}
 }
 
 // OutputError returns the first error of writing to the standard output.
@@ -230,7 +234,7 @@ type Environment struct {
 // Committed data is safe.
 func (e *Environment) fatal(err error) {
 	e.dying.Do(func() {
-		fmt.Fprintln(e.Stderr, e.program.Name+":", oneLineOf(err))
+		e.report(err, false)
 		os.Exit(ExitFailed)
 	})
 	select {} // another goroutine is ending the process
