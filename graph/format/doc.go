@@ -36,7 +36,7 @@
 //	'b' …                        → labels, and how far each labeler is read (labels.go)
 //	't' actor …                  → rev, commit    changes by the stream to repos that are queued (resync.go)
 //
-//	'p' part                     → claim, JSON    the process that indexes it (claim.go)
+//	'p' token(16)                → claim, JSON    the partitions that a process indexes (claim.go)
 //	'q' token(16)                → heartbeat      of a claim
 //
 // A store has one partition, or, for several writers, many (dict.Settings.Partitions). A value that a write reads
