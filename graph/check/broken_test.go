@@ -63,7 +63,7 @@ func TestBrokenAccounts(t *testing.T) {
 		},
 		"a state that counts a record too many": func(b *bench) string {
 			b.setState(zoe, func(st *format.RepoState) { st.Records[3]++ })
-			return fmt.Sprintf("account %d has 0 block records, its state counts 1", b.id(zoe))
+			return fmt.Sprintf("account %d does not have 1 block records, its state counts them", b.id(zoe))
 		},
 		"records of an account that never had one": func(b *bench) string {
 			b.setState(alice, func(st *format.RepoState) { st.Flags &^= format.FlagRecords })

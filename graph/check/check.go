@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -29,9 +28,8 @@ import (
 // right. It reports damage on the disk, and checks the rest. Then it does not compare the
 // edges and the counts, which need the damaged part.
 //
-// It compares the edges by the sums of their hashes (128 bits, with a new seed), and so reads
-// each side once, in its own order. If the sums differ, it compares edge by edge to find the
-// wrong ones.
+// It compares sides by the sums of hashes, and so reads each side once, in its own order (comparison). If the sums differ, it reads them
+// again to find what is wrong.
 func Verify(r kv.Reader, report func(problem string), progress func(keys int64)) error {
 	var mu sync.Mutex // held while a problem is reported
 	damage := newTolerant(r, func(problem string) {
@@ -57,13 +55,11 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 			report(fmt.Sprintf("%d more problems were found; all may be consequences of the damage", later-most))
 		}
 	}()
-	seed := rand.Uint64()
 	v := &checker{
-		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, seed: seed,
-		records: map[kinds.Kind]edgeSum{}, sets: map[kinds.Kind]edgeSum{}, dates: newDates(seed),
-		stated: map[kinds.Kind]edgeSum{}, counted: map[kinds.Kind]edgeSum{},
+		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, dates: newDates(),
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), recorded: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
+	v.inSets, v.inStates, v.inDates, v.inDictionary = newComparisons()
 	return v.run()
 }
 
@@ -96,8 +92,12 @@ func Store(ctx context.Context, store kv.Store, report func(problem string), pro
 type checker struct {
 	format.Layout
 
+	inSets       *comparison // the edges of the records, and those of the sets
+	inStates     *comparison // the numbers of records in the states of the accounts, and those that the accounts have
+	inDates      *comparison // the dates of the records in large sets, and those in the sets
+	inDictionary *comparison // the ids of strings, and the strings of ids
+
 	unreadable bool // a chunk, a value of a set, or a group of accounts was malformed
-	summing    bool // the first pass over the records and the sets, which adds up
 	dictionary *dictionary
 	dates      dates
 
@@ -105,12 +105,7 @@ type checker struct {
 
 	damage   *tolerant
 	counts   format.Counts
-	seed     uint64
 	kinds    *kinds.Table
-	records  map[kinds.Kind]edgeSum
-	sets     map[kinds.Kind]edgeSum
-	stated   map[kinds.Kind]edgeSum // the numbers of records in the states of the accounts
-	counted  map[kinds.Kind]edgeSum // those that the accounts have
 	reader   chunkReader
 	hidden   *roaring64.Bitmap // by the states of the accounts
 	recorded *roaring64.Bitmap // accounts that have, or had, records, by their states
@@ -169,7 +164,7 @@ func (v *checker) run() error {
 	}
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
-	v.dictionary = newDictionary(v.pass, v.Settings, v.kinds)
+	v.dictionary = newDictionary(v.pass, v.Settings, v.kinds, v.inDictionary)
 	of := func(keyspace byte, check func(k, value []byte) error) func() error {
 		return func() error { return v.scan([]byte{keyspace}, check) }
 	}
@@ -336,7 +331,7 @@ func (v *checker) accounts(k, value []byte) error {
 		delete(v.resyncs, id)
 		for i, n := range st.Records {
 			if n > 0 {
-				v.add(v.stated, kinds.Kind(i+1), uint64(id), uint64(n))
+				v.inStates.addNumbers(0, uint64(i+1), uint64(id), uint64(n))
 			}
 		}
 		v.named(dict.DID, id, "account")

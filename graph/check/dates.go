@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -26,15 +27,10 @@ type dates struct {
 	seed    uint64
 	large   map[kinds.Kind]*roaring64.Bitmap // subjects of sets that were spilled
 	skipped *roaring.Bitmap
-
-	fromRecs, stored map[kinds.Kind]edgeSum // edges with dates
 }
 
-func newDates(seed uint64) dates {
-	return dates{
-		seed: seed, large: map[kinds.Kind]*roaring64.Bitmap{}, skipped: roaring.New(),
-		fromRecs: map[kinds.Kind]edgeSum{}, stored: map[kinds.Kind]edgeSum{},
-	}
+func newDates() dates {
+	return dates{seed: rand.Uint64(), large: map[kinds.Kind]*roaring64.Bitmap{}, skipped: roaring.New()}
 }
 
 func (d *dates) hash(k kinds.Kind, actor, subject uint64) uint32 {
@@ -94,13 +90,13 @@ func (v dateCheck) readDates() error {
 func (v dateCheck) sumDates() error {
 	return v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
 		if (k.IsLabel() || !v.erasing[dict.ID(id)]) && v.dates.isCompared(k, id, uint64(subject)) {
-			v.addDated(v.dates.stored, k, id, uint64(subject), date)
+			v.addDated(1, k, id, uint64(subject), date)
 		}
 	})
 }
 
-func (v dateCheck) addDated(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64, date uint32) {
-	v.add(sums, k, actor, subject^uint64(date)<<32^uint64(date)*0x9e3779b97f4a7c15)
+func (v dateCheck) addDated(side int, k kinds.Kind, actor, subject uint64, date uint32) {
+	v.inDates.addNumbers(side, uint64(date)<<8|uint64(k), actor, subject)
 }
 
 // eachDate calls each with the members of all large sets, and with their dates (read.Dates).
@@ -134,7 +130,7 @@ func (v dateCheck) datedRecords(k kinds.Kind, actor dict.ID, records []datedSubj
 			date = format.Undated
 		}
 		if v.dates.isCompared(k, uint64(actor), same[0].subject) {
-			v.addDated(v.dates.fromRecs, k, uint64(actor), same[0].subject, date)
+			v.addDated(0, k, uint64(actor), same[0].subject, date)
 		}
 	}
 }
@@ -143,46 +139,4 @@ func (v dateCheck) datedRecords(k kinds.Kind, actor dict.ID, records []datedSubj
 type datedSubject struct {
 	subject uint64
 	date    uint32
-}
-
-// compareDates compares the sums.
-func (v dateCheck) compareDates() error {
-	d := &v.dates
-	for k := range v.eachKind {
-		if v.damage.any() {
-			return nil
-		}
-		if d.fromRecs[k.Kind] == d.stored[k.Kind] {
-			continue
-		}
-		v.broken("the dates of %d members of %s sets differ from those of %d records", d.stored[k.Kind].n, k.Name, d.fromRecs[k.Kind].n)
-		if v.unreadable {
-			continue
-		}
-		if err := v.findWrongDates(k.Kind); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// findWrongDates reports the dates that are not those of the records. It reads the records of every
-// member with a date.
-func (v dateCheck) findWrongDates(kind kinds.Kind) (err error) {
-	scanned := v.eachDate(func(k kinds.Kind, subject dict.ID, id uint64, date uint32) {
-		if err != nil || k != kind || v.erasing[dict.ID(id)] && !k.IsLabel() || !v.dates.isCompared(k, id, uint64(subject)) {
-			return
-		}
-		var found []uint32
-		err = read.Records(v.r, k, dict.ID(id), func(r *format.Record) bool {
-			if r.Subject == subject {
-				found = append(found, format.DateOf(r.Path))
-			}
-			return true
-		})
-		if len(found) != 1 || found[0] != date {
-			v.broken("actor %d has the date %d in the %s set of %d; its records have %d", id, date, k, subject, found)
-		}
-	})
-	return cmp.Or(err, scanned)
 }

@@ -2,8 +2,8 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2/roaring64"
@@ -18,8 +18,7 @@ import (
 // The URIs' namespace has the sets of labels, too. It may have other strings only if kinds have such
 // subjects.
 //
-// It reads the two directions each in its own order, and compares the sums of the hashes of their rows. Only
-// if these differ does it look up single strings and ids, to find the wrong ones.
+// It reads the two directions each in its own order (comparison).
 type dictionary struct {
 	pass
 
@@ -28,17 +27,16 @@ type dictionary struct {
 	used     map[dict.BlockKey]uint32 // ids that stand for a string
 
 	// known are the ids that have a string, one bit each: ids are handed out in blocks.
-	known             [len(dict.Namespaces) + 1]*roaring64.Bitmap
-	seed              uint64
-	forward, backward [len(dict.Namespaces) + 1]edgeSum // of the rows of ids, and of strings
+	known [len(dict.Namespaces) + 1]*roaring64.Bitmap
+	ids   [len(dict.Namespaces) + 1]int64 // of strings
+	rows  *comparison
+	own   []dict.ID // of the last group: those whose strings have rows of their own, which come next
 
 	key, buf []byte
-	groupKey []byte // the key of group
-	group    []byte // the last group read
 }
 
-func newDictionary(p pass, settings dict.Settings, t *kinds.Table) *dictionary {
-	v := &dictionary{pass: p, settings: settings, forms: []kinds.Form{kinds.ATURI}, used: map[dict.BlockKey]uint32{}, seed: rand.Uint64()}
+func newDictionary(p pass, settings dict.Settings, t *kinds.Table, rows *comparison) *dictionary {
+	v := &dictionary{pass: p, settings: settings, forms: []kinds.Form{kinds.ATURI}, used: map[dict.BlockKey]uint32{}, rows: rows}
 	for i := range t.All {
 		if f := t.All[i].To.Form; f != kinds.DID && !slices.Contains(v.forms, f) {
 			v.forms = append(v.forms, f)
@@ -50,32 +48,9 @@ func newDictionary(p pass, settings dict.Settings, t *kinds.Table) *dictionary {
 	return v
 }
 
-// readIDs reads the ids of strings, compares them with the strings of ids, which were read before, and reads the leases.
+// readIDs reads the ids of strings, and the leases.
 func (v *dictionary) readIDs() error {
-	if err := v.scan([]byte{dict.KeyID}, v.id); err != nil {
-		return err
-	}
-	for _, ns := range dict.Namespaces {
-		if v.forward[ns] == v.backward[ns] {
-			continue
-		}
-		if err := v.scan([]byte{dict.KeyID}, func(k, value []byte) error {
-			ns, form, id, ok := parseID(k, value)
-			if !ok {
-				return nil
-			}
-			return v.lookUpString(ns, form, id)
-		}); err != nil {
-			return err
-		}
-		if err := v.scan([]byte{dict.KeyString}, func(k, value []byte) error {
-			return v.eachString(k, value, false, v.lookUpID)
-		}); err != nil {
-			return err
-		}
-		break // both namespaces are compared
-	}
-	if err := v.scan([]byte{dict.KeyLease}, v.lease); err != nil {
+	if err := cmp.Or(v.scan([]byte{dict.KeyID}, v.id), v.scan([]byte{dict.KeyLease}, v.lease)); err != nil {
 		return err
 	}
 	for b := range v.used {
@@ -84,10 +59,15 @@ func (v *dictionary) readIDs() error {
 	return nil
 }
 
-// add adds a string and its id to a sum.
-func (v *dictionary) add(s *edgeSum, form []byte, id dict.ID) {
-	v.buf = binary.BigEndian.AppendUint64(append(v.buf[:0], form...), uint64(id))
-	s.add(v.buf, v.seed)
+// both reads the strings of ids and the ids of strings again.
+func (v *dictionary) both() error {
+	return cmp.Or(v.scan([]byte{dict.KeyString}, v.string), v.scan([]byte{dict.KeyID}, v.id))
+}
+
+// add adds a string and its id.
+func (v *dictionary) add(side int, ns dict.Namespace, form []byte, id dict.ID) {
+	v.buf = binary.BigEndian.AppendUint64(append(append(v.buf[:0], byte(ns)), form...), uint64(id))
+	v.rows.add(side, v.buf)
 }
 
 // parseID reads a row of KeyID. ok is false if it is malformed.
@@ -105,23 +85,10 @@ func (v *dictionary) id(k, value []byte) error {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
-	v.add(&v.forward[ns], form, id)
+	v.ids[ns]++
+	v.add(0, ns, form, id)
 	v.leased(ns, id, form)
 	return v.form(ns, form)
-}
-
-// lookUpString looks up the string of an id.
-func (v *dictionary) lookUpString(ns dict.Namespace, form []byte, id dict.ID) error {
-	named := false
-	err := v.stringOf(ns, id, func(back []byte) {
-		if named = true; !bytes.Equal(back, form) {
-			v.broken("dictionary: %s %x has id %d, which stands for %x", ns, form, id, back)
-		}
-	})
-	if err == nil && !named {
-		v.broken("dictionary: %s %x has id %d, which has no string", ns, form, id)
-	}
-	return err
 }
 
 // anyDID stands for the author of a URI: the form of a URI does not depend on it.
@@ -195,99 +162,44 @@ func (v *dictionary) leased(ns dict.Namespace, id dict.ID, form []byte) {
 	}
 }
 
-// stringOf calls found with the form of an id's string, if it has one.
-func (v *dictionary) stringOf(ns dict.Namespace, id dict.ID, found func(form []byte)) error {
-	v.key = dict.AppendGroupKey(v.key[:0], ns, id)
-	if !bytes.Equal(v.key, v.groupKey) { // neighbouring ids sometimes follow each other
-		group, _, err := v.r.Get(v.key)
-		if err != nil {
-			return err
-		}
-		v.groupKey, v.group = append(v.groupKey[:0], v.key...), append(v.group[:0], group...)
-	}
-	var own bool
-	err := dict.EachEntry(v.group, func(e *dict.Entry) bool {
-		mine := e.At == uint8(id&dict.GroupMask)
-		if own = mine && e.Kind == dict.KindOwn; mine && !own {
-			found(e.AppendForm(nil))
-		}
-		return !mine
-	})
-	if err != nil {
-		v.broken("dictionary row %x: %v", v.key, err)
-		return nil
-	}
-	if !own {
-		return nil
-	}
-	form, ok, err := v.r.Get(dict.AppendOwnKey(nil, ns, id))
-	if err == nil && ok {
-		found(bytes.Clone(form))
-	}
-	return err
-}
-
+// string checks a row of KeyString.
 func (v *dictionary) string(k, value []byte) error {
-	return v.eachString(k, value, true, func(ns dict.Namespace, form []byte, id dict.ID) error {
-		if ns != dict.DID && ns != dict.URI {
-			v.broken("dictionary row %x is malformed", k)
-			return nil
-		}
-		v.add(&v.backward[ns], form, id)
-		v.known[ns].Add(uint64(id))
-		return nil
-	})
-}
-
-// eachString calls each with the forms in a row of KeyString, and their ids. The first time, it reports what
-// is malformed.
-func (v *dictionary) eachString(k, value []byte, first bool, each func(ns dict.Namespace, form []byte, id dict.ID) error) error {
-	broken := func(format string, args ...any) {
-		if first {
-			v.broken(format, args...)
-		}
-	}
-	if len(k) < 2 {
-		broken("dictionary row %x is malformed", k)
+	if len(k) < 2 || dict.Namespace(k[1]) != dict.DID && dict.Namespace(k[1]) != dict.URI {
+		v.broken("dictionary row %x is malformed", k)
 		return nil
 	}
 	ns := dict.Namespace(k[1])
 	group, n := dict.ReadID(k[2:])
+	add := func(form []byte, low uint8) {
+		v.add(1, ns, form, group|dict.ID(low))
+		v.known[ns].Add(uint64(group) | uint64(low))
+	}
 	switch {
 	case n == 0 || group&dict.GroupMask != 0 || len(k)-2 > n+1:
-		broken("dictionary row %x is malformed", k)
+		v.broken("dictionary row %x is malformed", k)
 		return nil
 	case len(k)-2 == n+1: // a long string's own row
-		return each(ns, value, group|dict.ID(k[len(k)-1]))
+		if id := group | dict.ID(k[len(k)-1]); !slices.Contains(v.own, id) {
+			v.broken("dictionary: the group of id %d does not say that its string has a row of its own", id)
+		}
+		add(value, k[len(k)-1])
+		return nil
 	}
 	var entries []dict.Entry
 	if err := dict.EachEntry(value, func(e *dict.Entry) bool { entries = append(entries, *e); return true }); err != nil {
-		broken("dictionary row %x: %v", k, err)
+		v.broken("dictionary row %x: %v", k, err)
 		return nil
 	}
 	if again, err := dict.FoldGroups(nil, [][]byte{value}); err != nil || !bytes.Equal(again, value) {
-		broken("dictionary row %x is %x; expected %x", k, value, again)
+		v.broken("dictionary row %x is %x; expected %x", k, value, again)
 	}
+	v.own = v.own[:0]
 	for i := range entries {
 		if entries[i].Kind == dict.KindOwn {
-			continue // the string has a row of its own, which is checked later
+			v.own = append(v.own, group|dict.ID(entries[i].At))
+		} else {
+			add(entries[i].AppendForm(nil), entries[i].At)
 		}
-		if err := each(ns, entries[i].AppendForm(nil), group|dict.ID(entries[i].At)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lookUpID looks up the id of a string.
-func (v *dictionary) lookUpID(ns dict.Namespace, form []byte, id dict.ID) error {
-	v.key = append(append(v.key[:0], dict.KeyID, byte(ns)), form...)
-	back, ok, err := v.r.Get(v.key)
-	if err != nil {
-		return err
-	}
-	if got, _ := dict.ReadID(back); !ok || got != id {
-		v.broken("dictionary: id %d stands for %x, whose id is %x", id, form, back)
 	}
 	return nil
 }

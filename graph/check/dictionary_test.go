@@ -32,16 +32,16 @@ func TestBrokenDictionary(t *testing.T) {
 		"the id of another string": func(b *bench) string {
 			id := b.id(zoe)
 			b.rows[form(alice)] = dict.AppendID(nil, id)
-			return fmt.Sprintf("did %x has id %d, which stands for %x", alice, id, zoe)
+			return fmt.Sprintf("did %x has id %d, which does not stand for it", alice, id)
 		},
 		"an id without a string": func(b *bench) string {
 			b.rows[form("did:web:new.com")] = dict.AppendID(nil, b.free())
-			return fmt.Sprintf("has id %d, which has no string", b.free())
+			return fmt.Sprintf("has id %d, which does not stand for it", b.free())
 		},
 		"a string without an id": func(b *bench) string {
 			id := b.id(alice)
 			delete(b.rows, form(alice))
-			return fmt.Sprintf("id %d stands for %x, whose id is", id, alice)
+			return fmt.Sprintf("did %x has another id than %d, which stands for it", alice, id)
 		},
 		"an invalid DID": func(b *bench) string {
 			b.name(dict.DID, b.free(), []byte("nodid"))
@@ -111,12 +111,25 @@ func TestBrokenDictionary(t *testing.T) {
 		"a missing long string": func(b *bench) string {
 			id := b.id(long)
 			delete(b.rows, string(dict.AppendOwnKey(nil, dict.DID, id)))
-			return fmt.Sprintf("has id %d, which has no string", id)
+			return fmt.Sprintf("has id %d, which does not stand for it", id)
+		},
+		"a group without the entry of a long string": func(b *bench) string {
+			id := b.id(long)
+			var entries []dict.Entry
+			key := string(dict.AppendGroupKey(nil, dict.DID, id))
+			must(b.t, dict.EachEntry(b.rows[key], func(e *dict.Entry) bool { entries = append(entries, *e); return true }))
+			entries = slices.DeleteFunc(entries, func(e dict.Entry) bool { return e.Kind == dict.KindOwn })
+			b.rows[key] = nil
+			var w dict.GroupWriter
+			for i := range entries {
+				b.rows[key] = w.Append(b.rows[key], &entries[i])
+			}
+			return fmt.Sprintf("dictionary: the group of id %d does not say that its string has a row of its own", id)
 		},
 		"a changed long string": func(b *bench) string {
 			id := b.id(long)
 			b.rows[string(dict.AppendOwnKey(nil, dict.DID, id))] = []byte(long + "m")
-			return fmt.Sprintf("has id %d, which stands for %x", id, long+"m")
+			return fmt.Sprintf("has id %d, which does not stand for it", id)
 		},
 		"a missing lease": func(b *bench) string {
 			key, l := lease(b)

@@ -2,14 +2,9 @@ package check
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
-
-	"github.com/zeebo/xxh3"
 
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -17,36 +12,22 @@ import (
 	"skein.blue/intern/dict"
 )
 
-// edgeSum is the number of edges, and the sum of their hashes. Their order does not matter.
-type edgeSum struct {
-	n    uint64
-	hash [2]uint64
-}
-
-// add adds the hash of an edge.
-func (s *edgeSum) add(edge []byte, seed uint64) {
-	h := xxh3.Hash128Seed(edge, seed)
-	var carry uint64
-	s.n++
-	s.hash[0], carry = bits.Add64(s.hash[0], h.Lo, 0)
-	s.hash[1], _ = bits.Add64(s.hash[1], h.Hi, carry)
-}
-
-func (v *checker) add(sums map[kinds.Kind]edgeSum, k kinds.Kind, actor, subject uint64) {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:], actor)
-	binary.LittleEndian.PutUint64(b[8:], subject)
-	s := sums[k]
-	s.add(b[:], v.seed)
-	sums[k] = s
-}
-
-// edges reads the records and the sets, each in their own order, and compares them.
+// edges reads the records and the sets, and compares them, and what else has two sides.
 func (v *checker) edges() error {
 	if err := v.ofDates().readDates(); err != nil {
 		return err
 	}
-	v.summing = true
+	if err := v.sides((*dictionary).readIDs); err != nil {
+		return err
+	}
+	for _, ns := range dict.Namespaces {
+		v.counts.Strings[ns.String()] = v.dictionary.ids[ns]
+	}
+	return v.compare()
+}
+
+// sides reads both sides of the comparisons, but the states of accounts and, unless strings does, the strings.
+func (v *checker) sides(strings func(*dictionary) error) error {
 	counted := v.counts.Records
 	if err := v.parallel(
 		func(w *checker) error {
@@ -56,7 +37,7 @@ func (v *checker) edges() error {
 						w.named(dict.URI, dict.ID(s), "record")
 						continue
 					}
-					w.add(w.records, k, uint64(actor), s)
+					w.inSets.addNumbers(0, uint64(k), uint64(actor), s)
 				}
 				return nil
 			})
@@ -67,7 +48,7 @@ func (v *checker) edges() error {
 			return w.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
 				for _, m := range members {
 					if k.IsLabel() || !w.erasing[dict.ID(m)] {
-						w.add(w.sets, k, m, uint64(subject))
+						w.inSets.addNumbers(1, uint64(k), m, uint64(subject))
 					}
 				}
 				return nil
@@ -75,110 +56,15 @@ func (v *checker) edges() error {
 		},
 		func(w *checker) error {
 			w.dictionary.r = w.r
-			return w.dictionary.readIDs()
+			return strings(w.dictionary)
 		},
 		func(w *checker) error { return w.ofDates().sumDates() },
 	); err != nil {
 		return err
 	}
 	v.counts.Records = counted
-	for _, ns := range dict.Namespaces {
-		v.counts.Strings[ns.String()] = int64(v.dictionary.forward[ns].n)
-	}
-	if err := v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) { v.add(v.records, k, uint64(member), uint64(set)) }); err != nil {
-		return err
-	}
-	v.summing = false
-	if err := v.ofDates().compareDates(); err != nil {
-		return err
-	}
-	for k := range v.eachKind {
-		if v.records[k.Kind] == v.sets[k.Kind] || v.damage.any() {
-			continue
-		}
-		v.broken("the records have %d %s edges, the sets %d, and they differ", v.records[k.Kind].n, k.Name, v.sets[k.Kind].n)
-		if v.unreadable {
-			continue // lookups of single edges would fail
-		}
-		if err := v.compareEdges(k.Kind); err != nil {
-			return err
-		}
-	}
-	for k := kinds.Kind(1); k <= kinds.LastBuiltIn; k++ {
-		if v.stated[k] != v.counted[k] && !v.damage.any() && !v.unreadable {
-			v.broken("the states of the accounts count their %s records, and not as many as there are", v.kinds.Info(k).Name)
-			if err := compareCounts(v, k); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// compareCounts reports the accounts whose states count other numbers of records than they have.
-func compareCounts(v *checker, k kinds.Kind) error {
-	return v.scan([]byte{format.KeyAccount}, func(key, value []byte) error {
-		return v.EachState(key, value, func(id dict.ID, st format.RepoState) error {
-			n := uint32(0)
-			err := read.Records(v.r, k, id, func(*format.Record) bool { n++; return true })
-			if err == nil && n != st.Records[k-1] {
-				v.broken("account %d has %d %s records, its state counts %d", id, n, v.kinds.Info(k).Name, st.Records[k-1])
-			}
-			return err
-		})
-	})
-}
-
-// compareEdges reports the edges that are on one side only. For each edge it needs a lookup,
-// or all records of an actor.
-func (v *checker) compareEdges(kind kinds.Kind) error {
-	err := v.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
-		if k != kind {
-			return nil
-		}
-		for _, s := range subjects {
-			_, has, _, err := read.Date(v.r, v.Layout, k, dict.ID(s), actor)
-			if err != nil {
-				return err
-			}
-			if !has {
-				v.broken("actor %d has a %s record of %d, but is not in the subject's set", actor, k, s)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	var failed error
-	if err := v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) {
-		if k != kind || failed != nil {
-			return
-		}
-		var has bool
-		if _, has, _, failed = read.Date(v.r, v.Layout, k, set, member); failed == nil && !has {
-			v.broken("%d has the %s %d, but is not in the label's set", member, v.kinds.Info(k).Name, set)
-		}
-	}); err != nil || failed != nil {
-		return cmp.Or(failed, err)
-	}
-	return v.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
-		for _, m := range members {
-			if k != kind || v.erasing[dict.ID(m)] && !k.IsLabel() {
-				continue
-			}
-			found := false
-			if err := read.Records(v.r, k, dict.ID(m), func(r *format.Record) bool {
-				found = found || r.Subject == subject
-				return !found
-			}); err != nil {
-				return err
-			}
-			if !found {
-				v.broken("actor %d is in the %s set of %d, but has no such record", m, k, subject)
-			}
-		}
-		return nil
+	return v.ofLabels().labels(func(k kinds.Kind, member, set dict.ID) {
+		v.inSets.addNumbers(0, uint64(k), uint64(member), uint64(set))
 	})
 }
 
@@ -217,7 +103,7 @@ func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []ui
 			}
 			*b = chunkReader{kind: k, actor: actor, coder: format.CoderOf(k, actor), value: b.value, leaf: b.leaf, all: b.all, dated: b.dated}
 			v.named(dict.DID, actor, "actor")
-			if v.summing && !v.recorded.Contains(uint64(actor)) && !v.damage.any() && !v.unreadable {
+			if !v.recorded.Contains(uint64(actor)) && !v.damage.any() && !v.unreadable {
 				v.broken("account %d has records, and its state says that it never had one", actor)
 			}
 		}
@@ -303,7 +189,7 @@ func (v *checker) record(r *format.Record) (more bool) {
 	b.records++
 	if r.Subject != dict.None {
 		b.all = append(b.all, uint64(r.Subject))
-		if v.summing && v.dates.isLarge(b.kind, uint64(r.Subject)) {
+		if v.dates.isLarge(b.kind, uint64(r.Subject)) {
 			b.dated = append(b.dated, datedSubject{uint64(r.Subject), format.DateOf(r.Path)})
 		}
 	}
@@ -316,18 +202,16 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 		return nil
 	}
 	format.Merged(b.head, nil, v.record)
-	if v.summing && b.kind <= kinds.LastBuiltIn && b.records > 0 {
-		v.add(v.counted, b.kind, uint64(b.actor), b.records)
+	if b.kind <= kinds.LastBuiltIn && b.records > 0 {
+		v.inStates.addNumbers(1, uint64(b.kind), uint64(b.actor), b.records)
 	}
 	slices.Sort(b.all)
 	defer func() { b.all, b.dated = b.all[:0], b.dated[:0] }()
 	if v.erasing[b.actor] {
 		return nil
 	}
-	if v.summing {
-		if err := v.noteRepeated(b.kind, b.actor, b.all); err != nil {
-			return err
-		}
+	if err := v.noteRepeated(b.kind, b.actor, b.all); err != nil {
+		return err
 	}
 	b.all = slices.Compact(b.all)
 	v.ofDates().datedRecords(b.kind, b.actor, b.dated)

@@ -228,7 +228,7 @@ func TestBrokenSets(t *testing.T) {
 		},
 		"a wrong date in a row whose leaves are gone": func(b *bench) string {
 			b.merge(b.row(1, b.id(alice), b.id(zoe)), format.AppendRow(nil, b.id(alice), 1, nil, []uint64{uint64(b.id(zoe))}, []uint32{7}))
-			return fmt.Sprintf("actor %d has the date 7 in the follow set of %d; its records have [", b.id(zoe), b.id(alice))
+			return fmt.Sprintf("actor %d has the date 7 in the follow set of %d, and no such record", b.id(zoe), b.id(alice))
 		},
 		"a member of another partition": func(b *bench) string {
 			if !b.Shared() {
@@ -320,7 +320,7 @@ func TestLeafMembers(t *testing.T) {
 	})
 }
 
-// TestBrokenEdges: if records and sets differ, Verify compares them edge by edge, and names
+// TestBrokenEdges: if records and sets differ, Verify reads them again, and names
 // each that is on one side only.
 func TestBrokenEdges(t *testing.T) {
 	noRecord := func(b *bench, k, actor, subject string) string {
@@ -372,7 +372,7 @@ func TestBrokenEdges(t *testing.T) {
 		},
 		"the numbers of edges": func(b *bench) string {
 			delete(b.rows, string(b.row(1, b.id(alice), b.id(zoe))))
-			return "follow edges, the sets"
+			return "edges, the sets"
 		},
 	})
 }
@@ -393,7 +393,7 @@ func TestErasedEdges(t *testing.T) {
 			t.Error(p)
 		}
 		delete(b.rows, key) // the counts, of the account and of the store, still include the record
-		if found := b.problems(); len(found) != 3 || !strings.HasPrefix(found[1], fmt.Sprintf("account %d has", id)) || !strings.HasPrefix(found[2], "the counts are") {
+		if found := b.problems(); len(found) < 3 || !strings.HasPrefix(found[1], fmt.Sprintf("account %d ", id)) || !strings.HasPrefix(found[len(found)-1], "the counts are") {
 			t.Errorf("%q", found)
 		}
 	})

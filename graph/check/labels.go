@@ -25,9 +25,8 @@ type labelCheck struct{ *checker }
 
 func (v *checker) ofLabels() labelCheck { return labelCheck{v} }
 
-// labels reads all labels, and calls each with every live one. The first time, it checks their form.
+// labels reads all labels, and calls each with every live one. It checks their form.
 func (v labelCheck) labels(each func(k kinds.Kind, member, set dict.ID)) error {
-	first := v.summing
 	for _, k := range v.kinds.Labels() {
 		if err := v.scan([]byte{format.KeyLabels, byte(k.Kind)}, func(key, value []byte) error {
 			kind, member, set, err := format.ParseLabelKey(key)
@@ -36,16 +35,12 @@ func (v labelCheck) labels(each func(k kinds.Kind, member, set dict.ID)) error {
 				entries, err = format.DecodeLabels(value)
 			}
 			if err != nil {
-				if first {
-					v.broken("label %x: %v", key, err)
-				}
+				v.broken("label %x: %v", key, err)
 				v.unreadable = true
 				return nil
 			}
-			if first {
-				if err := v.label(key, value, kind, member, set, entries); err != nil {
-					return err
-				}
+			if err := v.label(key, value, kind, member, set, entries); err != nil {
+				return err
 			}
 			if _, is := entries.Date(); is {
 				each(kind, member, set)

@@ -111,7 +111,7 @@ func TestBrokenGroups(t *testing.T) {
 		}),
 		"a wrong date in a row whose leaves are gone": grouped(func(b *bench, _ string) string {
 			replace(b, 3, b.id(page), alice, format.AppendRow(nil, b.id(page), 1, nil, []uint64{uint64(b.id(alice))}, []uint32{7}))
-			return fmt.Sprintf("actor %d has the date 7 in the repost set of %d; its records have [", b.id(alice), b.id(page))
+			return fmt.Sprintf("actor %d has the date 7 in the repost set of %d, and no such record", b.id(alice), b.id(page))
 		}),
 		"a leaf of a partition whose row was not spilled": grouped(func(b *bench, _ string) string {
 			here, there := b.id(alice), b.id(famous)
