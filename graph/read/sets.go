@@ -161,47 +161,43 @@ func BeginLeaf(r kv.Reader, l format.Layout, k kinds.Kind, actor, subject dict.I
 	}
 }
 
-// LeafDate returns the date of a member in the leaves of a set; found is false if it is in none.
-func LeafDate(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found bool, err error) {
-	BeginLeaf(r, l, k, member, subject)
-	from, end := leafOf(l, k, subject, member)
-	err = r.Scan(from, end, false, func(key, v []byte) (bool, error) {
-		row, err := format.ParseRow(subject, v)
-		if err != nil {
-			return false, fmt.Errorf("reading leaf %x: %w", key, err)
-		}
-		date, found = row.Date(uint64(member))
-		return false, nil
-	})
-	return date, found, err
-}
-
 // Date returns the date of a member of a set; found is false if the set does not have it. It reads one or two values, whatever the size of
 // the set; below says that it read the second one, of a leaf.
 func Date(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID) (date uint32, found, below bool, err error) {
-	key := l.AppendMemberKey(nil, k, subject, member)
-	v, ok, err := r.Get(key)
-	if err != nil || !ok {
+	v, _, err := r.Get(l.AppendMemberKey(nil, k, subject, member))
+	if err != nil {
 		return 0, false, false, err
 	}
+	return DateIn(r, l, k, subject, member, v)
+}
+
+// DateIn is Date with the value that has the member's row, or nil if there is none.
+func DateIn(r kv.Reader, l format.Layout, k kinds.Kind, subject, member dict.ID, v []byte) (date uint32, found, below bool, err error) {
 	var row format.Row
 	if v, err = format.RowOf(k, subject, v); err == nil {
 		row, err = format.ParseRow(subject, v)
 	}
 	if err != nil {
-		return 0, false, false, fmt.Errorf("reading set %x: %w", key, err)
+		return 0, false, false, fmt.Errorf("reading set %x: %w", l.AppendMemberKey(nil, k, subject, member), err)
 	}
 	date, found = row.Date(uint64(member))
-	if row.Generation == 0 || row.HasRemoved(uint64(member)) {
+	if row.Generation == 0 || row.HasRemoved(uint64(member)) || found && date == format.Undated {
 		return date, found, false, nil
 	}
-	older, again, err := LeafDate(r, l, k, subject, member)
-	switch {
-	case found && again:
-		date = format.Undated
-	case again:
-		date, found = older, true
-	}
+	BeginLeaf(r, l, k, member, subject)
+	from, end := leafOf(l, k, subject, member)
+	err = r.Scan(from, end, false, func(key, v []byte) (bool, error) {
+		leaf, err := format.ParseRow(subject, v)
+		if err != nil {
+			return false, fmt.Errorf("reading leaf %x: %w", key, err)
+		}
+		if older, again := leaf.Date(uint64(member)); found && again {
+			date = format.Undated
+		} else if again {
+			date, found = older, true
+		}
+		return false, nil
+	})
 	return date, found, true, err
 }
 
