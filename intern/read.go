@@ -22,12 +22,12 @@ func Lookup(r kv.Reader, b *Batch) error {
 }
 
 // Strings calls each with the string of every id, in order. s is valid only during the call.
-// An id without a string is an error: the store is corrupt. Strings takes one batched read,
+// At an id without a string it ends with an error: the store is corrupt. Strings takes one batched read,
 // and one more for the authors of URIs.
 func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
 	if ns == dict.DID {
 		var buf []byte
-		return forms(r, dict.DID, ids, func(i int, v []byte) error {
+		return Forms(r, dict.DID, ids, func(i int, v []byte) error {
 			buf = dict.AppendDID(buf[:0], v)
 			return each(i, buf)
 		})
@@ -41,7 +41,7 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 	uris := make([]uri, len(ids))
 	index := make(map[dict.ID]int, len(ids))
 	var authors []dict.ID
-	err := forms(r, dict.URI, ids, func(i int, v []byte) error {
+	err := Forms(r, dict.URI, ids, func(i int, v []byte) error {
 		tid, author, collection, packed, err := dict.UnpackURI(v)
 		if !packed {
 			uris[i].raw = string(dict.UnpackRaw(v))
@@ -81,7 +81,7 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 func Authors(r kv.Reader, ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
 	authors, tids, raw := make([]dict.ID, len(ids)), make([]uint64, len(ids)), map[int]int{}
 	var b Batch // of the authors of the URIs in raw
-	err := forms(r, dict.URI, ids, func(i int, v []byte) (err error) {
+	err := Forms(r, dict.URI, ids, func(i int, v []byte) (err error) {
 		var packed, ok bool
 		if tids[i], authors[i], _, packed, err = dict.UnpackURI(v); packed {
 			return err
@@ -170,81 +170,57 @@ func EachForm(r kv.Reader, ns dict.Namespace, each func(id dict.ID, form []byte)
 	})
 }
 
-// forms reads the stored forms of the strings of ids. If the ids ascend, it reads each group
-// once.
-func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
-	buf := make([]byte, 0, 11*len(ids))
-	keys := make([][]byte, 0, len(ids))
+// Forms calls each with the stored form of the string of every id, in order, as Strings does. If the ids ascend, it reads each group once.
+func Forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
+	var keys kv.Keys
+	var form []byte
 	starts := make([]int, 0, len(ids)+1) // the index in ids at which each group starts
 	for i, id := range ids {
-		if i > 0 && id&^dict.GroupMask == ids[i-1]&^dict.GroupMask {
-			continue
+		if i == 0 || id&^dict.GroupMask != ids[i-1]&^dict.GroupMask {
+			form = dict.AppendGroupKey(form[:0], ns, id)
+			keys.Add(form)
+			starts = append(starts, i)
 		}
-		start := len(buf)
-		buf = dict.AppendGroupKey(buf, ns, id)
-		keys = append(keys, buf[start:len(buf):len(buf)])
-		starts = append(starts, i)
 	}
 	starts = append(starts, len(ids))
-	type span struct{ start, end int }
-	var arena []byte
-	spans := make([]span, len(ids))
-	var own []int
-	var at [1 << dict.GroupBits]span // of the entries of one group
-	err := r.MultiGet(keys, func(k int, v []byte, _ bool) error {
-		var missing, long uint64 // which entries are still to be found, and which have rows of their own
-		for _, id := range ids[starts[k]:starts[k+1]] {
+	var entries []dict.Entry // of one group
+	var at [1 << dict.GroupBits]uint8
+	return r.MultiGet(keys.List(), func(k int, v []byte, _ bool) error {
+		group := ids[starts[k]:starts[k+1]]
+		var missing uint64
+		entries = entries[:0]
+		for _, id := range group {
 			missing |= 1 << (id & dict.GroupMask)
 		}
 		err := dict.EachEntry(v, func(e *dict.Entry) bool {
-			bit := uint64(1) << e.At
-			if missing&bit == 0 {
-				return true
-			}
-			missing &^= bit
-			start := len(arena)
-			arena = e.AppendForm(arena)
-			at[e.At] = span{start, len(arena)}
-			if e.Kind == dict.KindOwn {
-				long |= bit
+			if bit := uint64(1) << e.At; missing&bit != 0 {
+				missing &^= bit
+				at[e.At] = uint8(len(entries))
+				entries = append(entries, *e)
 			}
 			return missing != 0
 		})
-		if err != nil {
-			return err
-		}
-		for i := starts[k]; i < starts[k+1]; i++ {
-			bit := uint64(1) << (ids[i] & dict.GroupMask)
-			if missing&bit != 0 {
-				return noString(ns, ids[i])
+		for i := 0; i < len(group) && err == nil; i++ {
+			n := group[i] & dict.GroupMask
+			if missing>>n&1 != 0 {
+				return noString(ns, group[i])
 			}
-			if spans[i] = at[ids[i]&dict.GroupMask]; long&bit != 0 {
-				own = append(own, i)
+			e := &entries[at[n]]
+			form = e.AppendForm(form[:0])
+			if e.Kind == dict.KindOwn {
+				own, ok, err := r.Get(dict.AppendOwnKey(nil, ns, group[i]))
+				if err == nil && !ok {
+					err = noString(ns, group[i])
+				}
+				if err != nil {
+					return err
+				}
+				form = append(form, own...) // each may use the Reader
 			}
+			err = each(starts[k]+i, form)
 		}
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	for _, i := range own {
-		v, ok, err := r.Get(dict.AppendOwnKey(nil, ns, ids[i]))
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return noString(ns, ids[i])
-		}
-		start := len(arena)
-		arena = append(arena, v...)
-		spans[i] = span{start, len(arena)}
-	}
-	for i, s := range spans {
-		if err := each(i, arena[s.start:s.end]); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // ErrNoString is the error for an id that has no string in the state that is read.
