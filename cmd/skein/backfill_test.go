@@ -16,6 +16,7 @@ import (
 
 	"skein.blue/consumer/backfill"
 	"skein.blue/consumer/repo"
+	"skein.blue/graph/kinds"
 	simulated "skein.blue/internal/sim/network"
 	"skein.blue/internal/sim/oracle"
 	"skein.blue/internal/sim/relay"
@@ -132,7 +133,7 @@ func fetchRepo(t *testing.T, address, did string) (file string) {
 		}
 		b, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close() // it was only read
-		var r repo.Reader
+		r := repo.Reader{Kinds: kinds.BuiltIn, Memory: repo.NewMemory(1 << 30)}
 		if err != nil || r.Read(t.Context(), bytes.NewReader(b), 1<<30) != nil || string(r.DID) != did {
 			continue
 		}

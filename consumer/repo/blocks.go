@@ -9,7 +9,7 @@ const (
 	chunkLen  = 64 << 10
 	blockSize = 96   // of a block in the map, just after the map has grown
 	moreRoom  = 1024 // blocks for which memory is taken at a time
-	// ownBytes is what each Reader may have besides Memory, and keeps after Release.
+	// ownBytes is what each Reader may have besides Memory.
 	ownBytes = 256 << 10
 )
 
@@ -39,9 +39,6 @@ func (r *Reader) add(ctx context.Context, sum *[digestLen]byte, data []byte) (er
 	id := blockID(sum[:])
 	if _, found := r.blocks[id]; found {
 		return nil
-	}
-	if r.blocks == nil {
-		r.blocks = map[blockID][]byte{}
 	}
 	if len(r.blocks) == r.room {
 		if err := r.grow(ctx, moreRoom*blockSize); err != nil {
@@ -75,7 +72,7 @@ func (r *Reader) store(ctx context.Context, data []byte) ([]byte, error) {
 
 // grow accounts for n more bytes, and waits until Memory has room for them.
 func (r *Reader) grow(ctx context.Context, n int) error {
-	if over := int64(r.allocated+n-ownBytes) - r.lease.shared - r.lease.own; over > 0 && r.Memory != nil {
+	if over := int64(r.allocated+n-ownBytes) - r.lease.shared - r.lease.own; over > 0 {
 		if err := r.Memory.take(ctx, &r.lease, over); err != nil {
 			return err
 		}
@@ -84,28 +81,8 @@ func (r *Reader) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// clearBlocks empties the table for the next CAR.
-func (r *Reader) clearBlocks() {
-	clear(r.blocks)
-	r.chunk = r.chunk[:0]
-	if cap(r.chunk) > chunkLen {
-		r.chunk = nil
-	}
-	r.allocated = cap(r.chunk) + r.room*blockSize + cap(r.buf)
-}
-
-// Release frees the memory of the last repo, except a little for the next one. DID, Rev,
-// Data and the results of Walk become invalid.
+// Release ends the use of the Reader, and gives its memory back.
 func (r *Reader) Release() {
-	r.DID, r.Rev, r.Data, r.limit.R = nil, nil, nil, nil
-	if r.room > moreRoom {
-		r.blocks, r.room = nil, 0
-	}
-	if cap(r.buf) > bufferLen {
-		r.buf = nil
-	}
-	r.clearBlocks()
-	if r.Memory != nil {
-		r.Memory.give(&r.lease)
-	}
+	r.Memory.give(&r.lease)
+	*r = Reader{}
 }

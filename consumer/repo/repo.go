@@ -58,23 +58,22 @@ const (
 // rawPrefix begins the CID of a blob, which a CAR may contain and the Reader ignores.
 const rawPrefix = "\x01\x55\x12\x20"
 
-// A Reader reads one repo after another, and reuses its memory. It is for one goroutine.
+// A Reader reads one repo. It is for one goroutine.
 type Reader struct {
 	// DID, Rev and Data describe the repo: its account, its rev, and the digest of the
-	// tree's root. They are valid until the next Read.
+	// tree's root.
 	DID, Rev, Data []byte
-	// Commit is the commit block, whose signature is not verified. It is valid like DID.
+	// Commit is the commit block, whose signature is not verified.
 	Commit []byte
-	// Kinds is the table of indexed kinds, set before Read; nil means the built-in one.
-	Kinds *kinds.Table
-	// Memory bounds the memory of this Reader and others. It is set before the first Read;
-	// nil means no bound.
+	// Kinds is the table of indexed kinds, and Memory bounds the memory of this Reader and
+	// others. They are set before Read.
+	Kinds  *kinds.Table
 	Memory *Memory
 	// Spaces counts the records in the last Walk with a subject in a space, which is not indexed.
 	Spaces int
 	// Tolerate is how many blocks of records may be missing: such records name no subject.
 	// The reference PDS loses some blocks of a repo that was imported over a newer one. Set
-	// it before Walk; Read resets it to 0.
+	// it before Walk.
 	Tolerate int
 
 	keys [][]byte // a record that names a subject has one of these
@@ -87,7 +86,6 @@ type Reader struct {
 	blockTable
 	allocated int // bytes
 	lease     lease
-	walk      walk
 	root      [digestLen]byte
 }
 
@@ -104,19 +102,12 @@ func subjectKeys(t *kinds.Table) (keys [][]byte) {
 	return keys
 }
 
-// table returns the table of indexed kinds.
-func (r *Reader) table() *kinds.Table {
-	if r.Kinds == nil {
-		r.Kinds = kinds.BuiltIn
-	}
-	return r.Kinds
-}
-
 // Read reads a CAR of at most that many bytes to its end. ctx ends only the wait for
 // memory; to end reading, in must return an error.
 func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
-	r.reset(in, most)
-	r.keys = subjectKeys(r.table())
+	r.limit, r.most = io.LimitedReader{R: in, N: most + 1}, most
+	r.in.Reset(&r.limit)
+	r.keys, r.blocks = subjectKeys(r.Kinds), map[blockID][]byte{}
 	if err := r.header(ctx); err != nil {
 		return err
 	}
@@ -138,13 +129,6 @@ func (r *Reader) Read(ctx context.Context, in io.Reader, most int64) error {
 
 // Bytes returns how many bytes of the CAR were read.
 func (r *Reader) Bytes() int { return int(r.most + 1 - r.limit.N) }
-
-func (r *Reader) reset(in io.Reader, most int64) {
-	r.limit, r.most = io.LimitedReader{R: in, N: most + 1}, most
-	r.in.Reset(&r.limit)
-	r.DID, r.Rev, r.Data, r.Commit, r.Tolerate = nil, nil, nil, nil, 0
-	r.clearBlocks()
-}
 
 // section returns the next section of the CAR, valid until the next call; io.EOF at its end.
 func (r *Reader) section(ctx context.Context, most uint64) ([]byte, error) {

@@ -95,6 +95,11 @@ func car(records []synth.RepoRecord) []byte {
 	return b
 }
 
+// reader returns a Reader of the built-in kinds whose memory no test exhausts.
+func reader() *repo.Reader {
+	return &repo.Reader{Kinds: kinds.BuiltIn, Memory: repo.NewMemory(1 << 40)}
+}
+
 // read reads a CAR with this package: a line for each record.
 func read(r *repo.Reader, in io.Reader, most int64) (lines []string, err error) {
 	if err := r.Read(context.Background(), in, most); err != nil {
@@ -151,15 +156,17 @@ func oracle(t testing.TB, table *kinds.Table, b []byte) (lines []string) {
 // The Reader finds the same records as indigo's packages in repos of many sizes, however
 // the bytes arrive; and package synth builds the tree that indigo reads.
 func TestAgainstIndigo(t *testing.T) {
-	var r repo.Reader
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		records := randomRecords(rng, []int{0, 1, 2, 10, 100, 1000}[seed%6])
 		b := car(records)
-		r.Kinds = []*kinds.Table{kinds.BuiltIn, replies}[seed%2]
-		want := oracle(t, r.Kinds, b)
+		table := []*kinds.Table{kinds.BuiltIn, replies}[seed%2]
+		want := oracle(t, table, b)
+		var r *repo.Reader
 		for name, in := range map[string]io.Reader{"whole": bytes.NewReader(b), "by bytes": iotest.OneByteReader(bytes.NewReader(b)), "by halves": iotest.HalfReader(bytes.NewReader(b)), "end with data": iotest.DataErrReader(bytes.NewReader(b))} {
-			got, err := read(&r, in, int64(len(b)))
+			r = reader()
+			r.Kinds = table
+			got, err := read(r, in, int64(len(b)))
 			if err != nil || !slices.Equal(got, want) {
 				t.Fatalf("seed %d, %s: %d records, want %d: %v", seed, name, len(got), len(want), err)
 			}
@@ -172,7 +179,7 @@ func TestAgainstIndigo(t *testing.T) {
 		if root, err := tree.MST.RootCID(); err != nil || *root != commit.Data || !bytes.Equal(r.Data, root.Hash()[2:]) {
 			t.Fatalf("seed %d: the root is %x, indigo says %v: %v", seed, r.Data, root, err)
 		}
-		if _, err := read(&r, bytes.NewReader(b), int64(len(b)-1)); !errors.Is(err, repo.ErrTooLarge) {
+		if _, err := read(reader(), bytes.NewReader(b), int64(len(b)-1)); !errors.Is(err, repo.ErrTooLarge) {
 			t.Fatalf("one byte too many: %v", err)
 		}
 	}
@@ -196,18 +203,17 @@ func join(head []byte, blocks []synth.Block) []byte {
 // Blocks may come in any order, twice, and with others among them. If a needed block is
 // missing, Read or Walk fails.
 func TestBlocks(t *testing.T) {
-	var r repo.Reader
 	rng := rand.New(rand.NewPCG(7, 7))
 	records := randomRecords(rng, 200)
 	b := car(records)
-	want, err := read(&r, bytes.NewReader(b), 1<<30)
+	want, err := read(reader(), bytes.NewReader(b), 1<<30)
 	must(t, err)
 	head, blocks := sections(t, b)
 	for range 20 {
 		mixed := slices.Clone(blocks)
 		mixed = append(mixed, blocks[rng.IntN(len(blocks))], synth.NewBlock([]byte("\xa1fnobodyeneeds")))
 		rng.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
-		if got, err := read(&r, bytes.NewReader(join(head, mixed)), 1<<30); err != nil || !slices.Equal(got, want) {
+		if got, err := read(reader(), bytes.NewReader(join(head, mixed)), 1<<30); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%d records, want %d: %v", len(got), len(want), err)
 		}
 	}
@@ -221,7 +227,7 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	for i := range blocks {
-		_, err := read(&r, bytes.NewReader(join(head, slices.Delete(slices.Clone(blocks), i, i+1))), 1<<30)
+		_, err := read(reader(), bytes.NewReader(join(head, slices.Delete(slices.Clone(blocks), i, i+1))), 1<<30)
 		if needed := !posts[blocks[i].CID] && times[blocks[i].CID] == 1; needed && !errors.Is(err, repo.ErrMissing) || !needed && err != nil {
 			t.Fatalf("without block %d (needed: %v): %v", i, needed, err)
 		}
@@ -230,21 +236,20 @@ func TestBlocks(t *testing.T) {
 
 // A CAR that is cut anywhere, or has a wrong bit, fails or yields the same records.
 func TestDamaged(t *testing.T) {
-	var r repo.Reader
-	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 40))
-	want, err := read(&r, bytes.NewReader(b), 1<<30)
+	b := car(randomRecords(rand.New(rand.NewPCG(3, 3)), 10))
+	want, err := read(reader(), bytes.NewReader(b), 1<<30)
 	must(t, err)
 	for n := range b {
-		if got, err := read(&r, bytes.NewReader(b[:n]), 1<<30); err == nil && !slices.Equal(got, want) {
+		if got, err := read(reader(), bytes.NewReader(b[:n]), 1<<30); err == nil && !slices.Equal(got, want) {
 			t.Fatalf("cut at %d: %d records", n, len(got))
 		}
-		if _, err := read(&r, io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(errors.New("reset"))), 1<<30); err == nil {
+		if _, err := read(reader(), io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(errors.New("reset"))), 1<<30); err == nil {
 			t.Fatalf("a connection that breaks at %d counts as the end", n)
 		}
 		for bit := range 8 {
 			c := bytes.Clone(b)
 			c[n] ^= 1 << bit
-			if got, err := read(&r, bytes.NewReader(c), 1<<30); err == nil && !slices.Equal(got, want) {
+			if got, err := read(reader(), bytes.NewReader(c), 1<<30); err == nil && !slices.Equal(got, want) {
 				t.Fatalf("bit %d of %d: %d records", bit, n, len(got))
 			}
 		}
@@ -253,7 +258,6 @@ func TestDamaged(t *testing.T) {
 
 // Malformed trees are errors.
 func TestMalformedTrees(t *testing.T) {
-	var r repo.Reader
 	leaf := synth.NewBlock(synth.AppendRecord(nil, &kinds.All[0], []byte("did:web:a.example.com"), nil, []byte("2026")))
 	link := func(b synth.Block) []byte { l := b.CID; return synth.AppendLink(nil, &l) }
 	entry := func(prefix byte, key string, right []byte) []byte {
@@ -301,7 +305,7 @@ func TestMalformedTrees(t *testing.T) {
 		root := c.root.CID
 		commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &root))
 		all := append([]synth.Block{commit, c.root, leaf}, c.more...)
-		_, err := read(&r, bytes.NewReader(synth.CAR(commit.CID, all...)), 1<<30)
+		_, err := read(reader(), bytes.NewReader(synth.CAR(commit.CID, all...)), 1<<30)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -310,7 +314,6 @@ func TestMalformedTrees(t *testing.T) {
 
 // Malformed commits are errors.
 func TestMalformedCommits(t *testing.T) {
-	var r repo.Reader
 	root := synth.NewBlock([]byte("\xa2ae\x80al\xf6"))
 	data := root.CID
 	for name, b := range map[string][]byte{
@@ -320,12 +323,12 @@ func TestMalformedCommits(t *testing.T) {
 		"cut":       synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, &data)[:60],
 	} {
 		commit := synth.NewBlock(b)
-		if _, err := read(&r, bytes.NewReader(synth.CAR(commit.CID, commit, root)), 1<<20); !errors.Is(err, repo.ErrCommit) {
+		if _, err := read(reader(), bytes.NewReader(synth.CAR(commit.CID, commit, root)), 1<<20); !errors.Is(err, repo.ErrCommit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, b := range map[string][]byte{"nothing": nil, "a web page": []byte("<html>not found</html>"), "an endless length": bytes.Repeat([]byte{0xff}, 100)} {
-		if _, err := read(&r, bytes.NewReader(b), 1<<20); !errors.Is(err, repo.ErrTruncated) && !errors.Is(err, repo.ErrCAR) {
+		if _, err := read(reader(), bytes.NewReader(b), 1<<20); !errors.Is(err, repo.ErrTruncated) && !errors.Is(err, repo.ErrCAR) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -335,7 +338,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(car(randomRecords(rand.New(rand.NewPCG(3, 3)), 5)))
 	f.Add(car(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var r repo.Reader
+		r := reader()
 		var last []byte
 		if r.Read(context.Background(), bytes.NewReader(b), 1<<20) != nil {
 			return
@@ -358,12 +361,12 @@ func BenchmarkRead(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		data := car(randomRecords(rand.New(rand.NewPCG(3, 3)), n))
 		b.Run(fmt.Sprintf("skein/%d", n), func(b *testing.B) {
-			var r repo.Reader
 			in := bytes.NewReader(data)
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
 				in.Reset(data)
+				r := reader()
 				must(b, errors.Join(r.Read(context.Background(), in, 1<<30), r.Walk(context.Background(), func(kinds.Kind, []byte, []byte) {})))
 			}
 		})

@@ -67,7 +67,6 @@ func appendLink(dst []byte, l *synth.Link) []byte {
 // The walk over random trees finds exactly the keys that the test has in full, and fails if
 // keys are out of order anywhere in the tree.
 func TestKeysAgainstTwin(t *testing.T) {
-	var r repo.Reader
 	leaf := synth.NewBlock(follow(0))
 	refused := 0
 	for seed := range uint64(4000) {
@@ -87,7 +86,7 @@ func TestKeysAgainstTwin(t *testing.T) {
 		blocks := []synth.Block{leaf}
 		root := randomTree(rng, &blocks, keys, &leaf.CID)
 		commit := synth.NewBlock(synth.AppendCommitBlock(nil, []byte(did), []byte(rev), nil, root))
-		got, err := read(&r, bytes.NewReader(synth.CAR(commit.CID, append(blocks, commit)...)), 1<<20)
+		got, err := read(reader(), bytes.NewReader(synth.CAR(commit.CID, append(blocks, commit)...)), 1<<20)
 		var want []string
 		for _, k := range keys {
 			kind, rkey, _ := bytes.Cut([]byte(k[len("app.bsky.graph."):]), []byte("/"))

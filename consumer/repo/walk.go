@@ -19,10 +19,7 @@ const maxKey = dict.MaxNSID + 1 + dict.MaxRkey
 // subject is empty if a record names none. rkey and subject are valid
 // only during the call. Walk ends early with the error of ctx, or with ErrEdges.
 func (r *Reader) Walk(ctx context.Context, each func(k kinds.Kind, rkey, subject []byte)) error {
-	w := &r.walk
-	w.r, w.each, w.ctx = r, each, ctx
-	w.key, w.slash, w.of = w.key[:0], none, nil
-	w.missing, w.nodes, w.steps, w.read, w.edges = 0, 0, 0, 0, 0
+	w := walk{r: r, each: each, ctx: ctx, slash: none}
 	r.Spaces = 0
 	_, err := w.node([digestLen]byte(r.Data), 0)
 	return err
@@ -152,7 +149,7 @@ func (w *walk) advance(prefix int, rest []byte) (shared int, err error) {
 	if w.slash >= shared { // the collection has changed
 		w.slash, w.of = none, nil
 		if i := bytes.IndexByte(w.key[shared:], '/'); i >= 0 {
-			w.slash, w.of = shared+i, w.r.table().CollectionOf(w.key)
+			w.slash, w.of = shared+i, w.r.Kinds.CollectionOf(w.key)
 		}
 	}
 	return shared, nil
