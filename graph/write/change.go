@@ -9,7 +9,6 @@ import (
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/sets"
 )
 
 // change is one change to a record's path. After lastWriteWins, each path has only its last
@@ -51,35 +50,6 @@ func (c changes) takeSubjects(strings *intern.Batch) {
 			c.new = strings.ID(int(c.subject))
 		}
 	}
-}
-
-// sortByID sorts a list into spare: by kind and id with a radix sort, then by compare.
-func sortByID[T any](s *sets.Sorter, list, spare []T, keyOf func(*T) (kinds.Kind, dict.ID), compare func(x, y T) int) []T {
-	s.Reset()
-	for i := range list {
-		_, id := keyOf(&list[i])
-		s.Add(uint64(id), i)
-	}
-	s.Sort()
-	s.Rekey(func(at uint32) uint64 { kind, _ := keyOf(&list[at]); return uint64(kind) })
-	spare = spare[:0]
-	for _, it := range s.Sort() {
-		spare = append(spare, list[it.At])
-	}
-	for rest := spare; len(rest) > 0; {
-		kind, id := keyOf(&rest[0])
-		n := 1
-		for ; n < len(rest); n++ {
-			if k, i := keyOf(&rest[n]); k != kind || i != id {
-				break
-			}
-		}
-		if n > 1 {
-			slices.SortFunc(rest[:n], compare)
-		}
-		rest = rest[n:]
-	}
-	return spare
 }
 
 // compareChanges orders changes like their records in the store: by kind, actor and path.

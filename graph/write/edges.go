@@ -85,7 +85,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
 	lose(lost)
-	e.spare = sortByID(&e.sorter, e.sets, e.spare, func(c *SetChange) (kinds.Kind, dict.ID) { return c.Kind, c.Subject }, compareSetChanges)
+	e.spare = sets.SortBy(&e.sorter, e.sets, e.spare, compareSetChanges, func(c *SetChange) uint64 { return uint64(c.Subject) }, func(c *SetChange) uint64 { return uint64(c.Kind) })
 	e.sets, e.spare = e.spare, e.sets
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
-	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
 )
@@ -355,10 +354,9 @@ func (e *events) setHidden(as *actorState, hide bool) (was bool) {
 // lastWriteWins sorts the changes by path and keeps the last one of each path. Of a record that can name
 // several subjects, it keeps those from its last deletion on.
 func (e *events) lastWriteWins() {
-	e.spare = sortByID(&e.sorter, e.changes, e.spare, func(c *change) (kinds.Kind, dict.ID) { return c.kind, c.actor },
-		func(x, y change) int {
-			return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order), deletionFirst(x, y))
-		})
+	e.spare = sets.SortBy(&e.sorter, e.changes, e.spare, func(x, y change) int {
+		return cmp.Or(compareChanges(&x, &y), cmp.Compare(x.order, y.order), deletionFirst(x, y))
+	}, func(c *change) uint64 { return uint64(c.actor) }, func(c *change) uint64 { return uint64(c.kind) })
 	e.changes, e.spare = e.spare, e.changes
 	kept := e.changes[:0]
 	for i := range e.changes {

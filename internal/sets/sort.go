@@ -25,13 +25,6 @@ func (s *Sorter) Reset() { s.items = s.items[:0] }
 // Add adds an item to the list.
 func (s *Sorter) Add(key uint64, at int) { s.items = append(s.items, Item{key, uint32(at)}) }
 
-// Rekey replaces the key of every item.
-func (s *Sorter) Rekey(key func(at uint32) uint64) {
-	for i := range s.items {
-		s.items[i].Key = key(s.items[i].At)
-	}
-}
-
 // few is the length below which a list is sorted by comparisons.
 const few = 64
 
@@ -71,4 +64,41 @@ func (s *Sorter) Sort() []Item {
 	}
 	s.items, s.spare = from, to
 	return s.items
+}
+
+// SortBy sorts a list into spare: by keys, of which the last one counts most, and values whose keys are equal by compare.
+func SortBy[T any](s *Sorter, list, spare []T, compare func(x, y T) int, keys ...func(*T) uint64) []T {
+	s.Reset()
+	for i := range list {
+		s.Add(0, i)
+	}
+	for _, key := range keys {
+		for i := range s.items {
+			s.items[i].Key = key(&list[s.items[i].At])
+		}
+		s.Sort()
+	}
+	spare = spare[:0]
+	for i := range s.items {
+		spare = append(spare, list[s.items[i].At])
+	}
+	same := func(x, y int) bool {
+		for _, key := range keys[:len(keys)-1] {
+			if key(&spare[x]) != key(&spare[y]) {
+				return false
+			}
+		}
+		return s.items[x].Key == s.items[y].Key
+	}
+	for from := 0; from < len(spare); {
+		to := from + 1
+		for to < len(spare) && same(from, to) {
+			to++
+		}
+		if to > from+1 {
+			slices.SortFunc(spare[from:to], compare)
+		}
+		from = to
+	}
+	return spare
 }

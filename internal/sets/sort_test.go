@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Sort sorts as the stable sort of package slices, and does so again after Rekey.
+// Sort and SortBy sort as the stable sort of package slices.
 func TestSort(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var s Sorter
@@ -27,16 +27,14 @@ func TestSort(t *testing.T) {
 		if got := s.Sort(); !slices.Equal(got, want) && len(want) > 0 {
 			t.Fatalf("round %d: %v, want %v", round, got, want)
 		}
-		if round%2 == 0 { // again, by another key
-			other := func(at uint32) uint64 { return uint64(at) * 0x9e3779b97f4a7c15 >> 50 }
-			s.Rekey(other)
-			for i := range want {
-				want[i].Key = other(want[i].At)
-			}
-			slices.SortStableFunc(want, func(x, y Item) int { return cmp.Compare(x.Key, y.Key) })
-			if got := s.Sort(); !slices.Equal(got, want) && len(want) > 0 {
-				t.Fatalf("round %d, again: %v, want %v", round, got, want)
-			}
+		key, other := func(it *Item) uint64 { return it.Key % 16 }, func(it *Item) uint64 { return uint64(it.At) * 0x9e3779b97f4a7c15 >> 60 }
+		age := func(x, y Item) int { return cmp.Compare(x.At, y.At) }
+		list := slices.Clone(want)
+		slices.SortFunc(want, func(x, y Item) int {
+			return cmp.Or(cmp.Compare(key(&x), key(&y)), cmp.Compare(other(&x), other(&y)), age(x, y))
+		})
+		if got := SortBy(&s, list, nil, age, other, key); !slices.Equal(got, want) {
+			t.Fatalf("round %d, by two keys: %v, want %v", round, got, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -62,20 +61,8 @@ func (w *writes) add(kind writeKind, key, value []byte) {
 // sort sorts the operations by key, stably: by radix on the first eight bytes, then
 // by comparison for the few keys that share them.
 func (w *writes) sort() {
-	w.sorter.Reset()
-	for i := range w.ops {
-		w.sorter.Add(w.ops[i].prefix, i)
-	}
-	w.sorted = w.sorted[:0]
-	for _, it := range w.sorter.Sort() {
-		w.sorted = append(w.sorted, w.ops[it.At])
-	}
+	w.sorted = sets.SortBy(&w.sorter, w.ops, w.sorted, w.compare, func(o *write) uint64 { return o.prefix })
 	w.ops, w.sorted = w.sorted, w.ops
-	for run := range sets.Runs(w.ops, func(x, y write) bool { return x.prefix == y.prefix }) {
-		if len(run) > 1 {
-			slices.SortFunc(run, w.compare)
-		}
-	}
 }
 
 // compare orders operations by key, then by age.
