@@ -33,7 +33,6 @@ type lane struct {
 	states      *write.StateCache
 	notes       notes
 	events      []write.Picked
-	changes     []Change // scratch of notify
 	w           *write.Writer
 	modes       write.Modes
 	archive     *write.Writer // for batches of an archive, which are large; nil if there were none

@@ -6,16 +6,12 @@ import (
 	"slices"
 
 	"skein.blue/graph/ask"
-	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
 )
 
 // A Change is an edge that a write added or removed. An added edge may have been there before.
-type Change struct {
-	Kind           kinds.Kind // the kind of edge
-	Actor, Subject dict.ID    // from and to
-}
+type Change = write.SetChange
 
 // A ListChange names a list and an account that a write may have added to it or removed from it.
 type ListChange = write.ListChange
@@ -76,12 +72,7 @@ func (l *lane) notify(lists []write.ListChange, sets []write.SetChange, hidden m
 	if len(l.store.watchers) == 0 || len(lists) == 0 && len(sets) == 0 && len(hidden) == 0 {
 		return
 	}
-	l.changes = l.changes[:0]
-	for i := range sets {
-		c := &sets[i]
-		l.changes = append(l.changes, Change{c.Kind, c.Member, c.Subject})
-	}
 	for _, to := range l.store.watchers {
-		to.Changed(l.changes, lists, slices.Collect(maps.Keys(hidden)))
+		to.Changed(sets, lists, slices.Collect(maps.Keys(hidden)))
 	}
 }

@@ -49,17 +49,17 @@ func (h *Watcher) Changed(edges []graph.Change, lists []graph.ListChange, hidden
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range edges {
-		if h.filter.Has(uint64(c.Actor)) {
-			h.candidate(algebra.Leaf{Op: language.OpForward, Kind: c.Kind, Of: c.Actor}, c.Subject)
+		if h.filter.Has(uint64(c.Member)) {
+			h.candidate(algebra.Leaf{Op: language.OpForward, Kind: c.Kind, Of: c.Member}, c.Subject)
 		}
 		if c.Kind == kinds.ListItem {
 			continue // reported in lists, with the member
 		}
 		if c.Kind == listBlock {
-			h.blocking.add(c.Actor)
+			h.blocking.add(c.Member)
 		}
 		if h.filter.Has(uint64(c.Subject)) {
-			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: c.Kind, Of: c.Subject}, c.Actor)
+			h.candidate(algebra.Leaf{Op: language.OpReverse, Kind: c.Kind, Of: c.Subject}, c.Member)
 		}
 	}
 	for _, c := range lists {
