@@ -259,7 +259,8 @@ func (v *visit) context(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(context.WithValue(ctx, visitKey{}, v), lookUpTimeout)
 }
 
-// noting tells the visit what the upstream answers.
+// noting tells the visit what the upstream answers. A document that is gone, like that of a did:plc with a tombstone, is not found:
+// indigo takes any other status for a failure of the upstream.
 type noting struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -267,6 +268,9 @@ func (n noting) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := n.RoundTripper.RoundTrip(req)
 	if v, ok := req.Context().Value(visitKey{}).(*visit); ok && err == nil {
 		v.note(resp)
+	}
+	if err == nil && resp.StatusCode == http.StatusGone {
+		resp.StatusCode = http.StatusNotFound
 	}
 	return resp, err // a transport must not wrap
 }

@@ -178,11 +178,11 @@ func TestAbuseLookUps(t *testing.T) {
 // An upstream that answers 429 or 503 is left alone by everybody for as long as it says, or else for a second, two, four …,
 // and for five minutes at most. A look-up that can wait for that waits, any other fails at once.
 func TestPauses(t *testing.T) {
-	status, after := http.StatusTooManyRequests, "7"
+	status, after, none := http.StatusTooManyRequests, "7", http.StatusNotFound
 	n := &network{}
 	n.answer = func(string) (int, string, string) {
 		if status == http.StatusOK {
-			return http.StatusNotFound, "", ""
+			return none, "", ""
 		}
 		return status, after, ""
 	}
@@ -240,7 +240,7 @@ func TestPauses(t *testing.T) {
 				time.Sleep(pause)
 			}
 		}
-		status = http.StatusOK
+		status, none = http.StatusOK, http.StatusGone // likewise of an account with a tombstone
 		if _, err := look(t.Context(), time.Second); !errors.Is(err, identity.ErrDIDNotFound) || b.upstream(plcLimit(true)).refusals != 0 {
 			t.Errorf("once it answers: %v", err)
 		}
