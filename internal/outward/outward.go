@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -163,7 +162,7 @@ func Documents(c *http.Client, most int64, timeout time.Duration) *http.Client {
 	return &http.Client{Transport: bounded{c.Transport, most}, CheckRedirect: c.CheckRedirect, Timeout: timeout}
 }
 
-// bounded limits the size of answers.
+// bounded limits the size of answers: reading a larger one fails.
 type bounded struct {
 	http.RoundTripper
 
@@ -174,10 +173,7 @@ type bounded struct {
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, b.most), resp.Body}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, b.most)
 	}
 	return resp, err // a transport must not wrap
 }
