@@ -113,8 +113,9 @@ type netEvent struct {
 	form            string // of a commit: "damaged", "unreadable", "too big", "refuted", "lost op", "future rev"
 	active, deleted bool   // of the account, after it
 	lost            bool   // in a hole
-	dropped         bool   // by the relay, silently: the account was inactive
-	needed          bool   // not lost: nothing else shows that the archive lacks what was before
+	dropped         bool   // by the relay, silently: the account was inactive, or writes again at once
+	needed          bool   // not lost: nothing else shows that the archive lacks what was before, or what was dropped
+	at              uint64 // after what was made up to then
 }
 
 // A netFetch is a repo that was fetched, and is being put in place.
@@ -156,9 +157,6 @@ type net struct {
 	lists  map[string]bool // hosts whose lists are still to be read; nil: none
 	failed []string        // those that could not be
 
-	unbroken time.Time // Holes.Unbroken when it was last looked at, and the clock of the network then
-	since    uint64
-
 	archive   bool
 	row, rows int         // of the archive
 	lacking   map[int]int // by account, the row from which on the archive lacks its rows
@@ -197,7 +195,7 @@ func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error
 
 func newNet(t *testing.T, seed uint64) *net {
 	t.Helper()
-	n := &net{t: t, calm: seed%4 != 0, rng: rand.New(rand.NewPCG(seed, 77)), clock: 1 << 58, did: map[string]int{}}
+	n := &net{t: t, calm: seed%4 != 0, rng: rand.New(rand.NewPCG(seed, 77)), clock: 1 << 61, did: map[string]int{}}
 	for i := range 6 {
 		n.accounts = append(n.accounts, &netAccount{did: fmt.Sprintf("did:web:a%d.example.com", i), states: []netState{{records: map[string]string{}}}, active: true})
 	}
@@ -350,18 +348,19 @@ func (n *net) happen() {
 		if e.form != "" {
 			n.do(e.form, a)
 		}
-		if e.dropped = !acc.active && n.rng.IntN(2) == 0; e.dropped {
+		if e.dropped = !acc.active && n.rng.IntN(2) == 0 || form == 49 && n.rng.IntN(40) == 0; e.dropped {
 			n.do("dropped", a)
 		}
+		again = e.dropped && acc.active // else nothing shows it
 		n.do("commit", a, " ", n.now(a).rev)
 	}
-	e.state, e.active, e.deleted = len(acc.states)-1, acc.active, acc.gone
+	e.state, e.active, e.deleted, e.at = len(acc.states)-1, acc.active, acc.gone, n.clock+1<<10
 	acc.events = append(acc.events, len(n.stream))
 	n.stream = append(n.stream, e)
 	if again { // an account that is there again has a repo
 		acc.states = append(acc.states, n.commit(a))
 		acc.events = append(acc.events, len(n.stream))
-		n.stream = append(n.stream, netEvent{account: a, what: "commit", before: e.state, first: true, state: e.state + 1, active: true})
+		n.stream = append(n.stream, netEvent{account: a, what: "commit", before: e.state, first: !e.dropped, state: e.state + 1, active: true, needed: e.dropped, at: n.clock + 1<<10})
 	}
 }
 
@@ -423,6 +422,9 @@ func (n *net) changes(b *batch.Batch, from, to *netState) {
 	}
 }
 
+// netEnd is the time of all events: no rev is too far ahead of it.
+var netEnd = []byte("2112-01-01T00:00:00Z")
+
 func netTID(rev uint64) []byte { return dict.AppendTID(nil, rev) }
 
 // event adds an event of the stream.
@@ -472,13 +474,16 @@ func (n *net) event(b *batch.Batch, i int) {
 			b.LoseOp()
 		}
 	}
-	b.Seen(seq, nil)
+	b.Seen(seq, netEnd)
 }
 
 // deliver delivers the next events, and says where some are lost.
 func (n *net) deliver(most int) {
 	var b batch.Batch
 	to := min(n.at+most, len(n.stream))
+	if last := &n.stream[to-1]; last.dropped && last.active { // the next event shows that
+		to++
+	}
 	at, lost := n.at, false
 	for ; at < to; at++ {
 		if n.stream[at].lost {
@@ -486,12 +491,12 @@ func (n *net) deliver(most int) {
 				b.AddGap(format.Gap{After: format.Seq(at), Reason: "outdated_cursor", Time: time.Unix(int64(n.rng.IntN(1<<30)), 0).UTC(), Suspect: true})
 				n.do("hole", at)
 			}
-			lost = true
+			lost, b.Heard = true, time.Time{}
 			continue
 		}
-		lost = false
+		lost, b.Heard = false, time.UnixMicro(int64(n.stream[at].at>>10))
 		if n.stream[at].dropped {
-			b.Seen(format.Seq(at+1), nil)
+			b.Seen(format.Seq(at+1), netEnd)
 			continue
 		}
 		n.event(&b, at)
@@ -814,7 +819,7 @@ func (n *net) readArchive(most int) {
 	var b batch.Batch
 	to := min(n.row+most, n.rows)
 	for i := n.row; i < to; i++ {
-		b.Seen(format.Seq(i+1), nil)
+		b.Seen(format.Seq(i+1), netEnd)
 		n.archiveRow(&b, i)
 	}
 	if !n.killed(n.s.Apply(n.t.Context(), "archive x", &b)) {
@@ -983,7 +988,7 @@ func (n *net) newest(a int) *netEvent {
 	return &n.stream[events[i-1]]
 }
 
-// index returns what is known of the index, on the clock of the network.
+// index returns what is known of the index.
 func (n *net) index() *evidence.Index {
 	n.t.Helper()
 	x := &evidence.Index{Source: func(k kinds.Kind) string { return fmt.Sprint(k) }}
@@ -991,12 +996,6 @@ func (n *net) index() *evidence.Index {
 		x.Known, x.Lacking = sn.Known(), sn.Lacking()
 		return nil
 	}))
-	if !x.Holes.Unbroken.Equal(n.unbroken) {
-		n.unbroken, n.since = x.Holes.Unbroken, n.clock+1<<10
-	}
-	if !x.Holes.Unbroken.IsZero() {
-		x.Holes.Unbroken, x.Holes.Untimed = time.UnixMicro(int64(n.since>>10)), false
-	}
 	return x
 }
 
@@ -1007,7 +1006,7 @@ func (n *net) check() {
 		return
 	}
 	x := n.index()
-	window := language.Window{From: int64(n.since>>10) + n.rng.Int64N(1<<36), To: math.MaxInt64}
+	window := language.Window{From: x.Holes.Unbroken.UnixMicro() + n.rng.Int64N(1<<36), To: math.MaxInt64}
 	everybody, within := x.Everybody("", kinds.Hidden, language.Window{}) == nil, x.Everybody("", kinds.Hidden, window) == nil
 	each := x.Roster() == nil
 	for claim, is := range map[string]bool{"everybody": everybody, "window": within} {
@@ -1051,6 +1050,9 @@ func (n *net) same(a int, of *evidence.Account, x *evidence.Index, w language.Wi
 	newest := n.newest(a)
 	if newest != nil && newest.deleted && st.Has(format.FlagHidden) || st.Has(format.FlagErasing) {
 		return // in a hole: it is hidden, and to be fetched when it is back
+	}
+	if newest != nil && newest.dropped {
+		return // it was inactive before anybody listened: nothing of it belongs in an answer
 	}
 	if st.Has(format.FlagHidden) && !st.Has(format.FlagHasRev) {
 		return // known by its status alone: its sets are empty while it is hidden, and its repo is fetched when it is back
@@ -1131,7 +1133,7 @@ func (n *net) rest() {
 			acc.states = append(acc.states, n.commit(a))
 			acc.events = append(acc.events, len(n.stream))
 			last := len(acc.states) - 1
-			n.stream = append(n.stream, netEvent{account: a, what: "commit", before: last - 1, first: acc.states[last-1].rev == 0, state: last, active: true})
+			n.stream = append(n.stream, netEvent{account: a, what: "commit", before: last - 1, first: acc.states[last-1].rev == 0, state: last, active: true, at: n.clock + 1<<10})
 		}
 	}
 	n.deliver(len(n.stream))

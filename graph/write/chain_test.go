@@ -2,6 +2,7 @@ package write_test
 
 import (
 	"testing"
+	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -76,6 +77,7 @@ func archived(rev uint64) event {
 // TestEvents delivers events of one account, and compares its records, whether the repo is desynchronized, and whether
 // the account is hidden.
 func TestEvents(t *testing.T) {
+	late := uint64(time.Now().Add(time.Minute).UnixMicro()) >> 10
 	type step struct {
 		source  string
 		seq     format.Seq
@@ -96,6 +98,12 @@ func TestEvents(t *testing.T) {
 			{"pds", 1, commit(100, 0, 0, 1), 1, false, false},
 			{"pds", 2, commit(200, 50, 1, 2), 2, true, false},
 		},
+		// The first commit that is heard follows one from before, or one that should have been heard, or it does not say which.
+		"an older one before the first": {{"pds", 1, commit(200, 100, 7, 1), 1, false, false}},
+		"a recent one before the first": {{"pds", 1, commit(late+1, late, 7, 1), 1, true, false}},
+		"some one before the first":     {{"pds", 1, commit(200, 0, 7, 1), 1, true, false}},
+		"an older one after an archive": {{"archive", 1, archived(50), 1, false, false}, {"pds", 1, commit(200, 100, 7, 1), 2, false, false}},
+		"a recent one after an archive": {{"archive", 1, archived(50), 1, false, false}, {"pds", 1, commit(late+1, late, 7, 1), 2, true, false}},
 		// A commit from before the deletion of its account changes nothing, also if another source's events of the account came between.
 		"before a deletion": {
 			{"pds", 5, commit(100, 0, 0, 1), 1, false, false},

@@ -203,14 +203,16 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	const archived = format.FlagNoRoot | format.FlagPartial // it may follow rows that are still to come: EndArchive compares it
 	switch {
 	case e.outside:
-	case !st.Has(format.FlagHasRev) && ev.Flags&batch.HasSince == 0:
+	case !st.Has(format.FlagHasRev) && ev.Flags&(batch.HasSince|batch.HasPrevData) == 0:
 		st.Flags &^= format.FlagPartial // an archive emptied the account before
 	case !st.Has(format.FlagHasRev):
 		st.Flags |= format.FlagPartial
-		if e.Partial {
+		if e.passedBy(ev) {
+			e.markMissed(as, "partial")
+		} else if e.Partial {
 			e.queue(as, "partial")
 		}
-	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && st.Flags&archived != archived,
+	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && (st.Flags&archived != archived || e.passedBy(ev)),
 		!st.Has(format.FlagNoRoot) && ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data:
 		broken = true
 		e.markMissed(as, "chain")
@@ -233,6 +235,11 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 			e.notes = append(e.notes, note{as, format.Touched{Kind: o.Kind, Rkey: e.batch.Bytes(o.Rkey), Rev: ev.Rev}})
 		}
 	}
+}
+
+// passedBy reports whether the commit before one, which the index does not have, may have been made since the stream is heard.
+func (e *events) passedBy(ev *batch.Event) bool {
+	return ev.Flags&batch.HasSince == 0 || time.UnixMicro(int64(ev.Since>>10)).After(cmp.Or(e.holes.Unbroken, e.now))
 }
 
 // op adds the change that an operation makes.
@@ -273,7 +280,7 @@ func (e *events) sync(ev *batch.Event, as *actorState, source uint32) {
 	case ev.Seq > 0 && st.Source == source && ev.Seq <= st.Seq:
 		e.replays++
 		return
-	case st.Source != source && known && ev.Rev <= st.Rev: // from another source, or from the same relay before its sequence restarted
+	case st.Source != 0 && st.Source != source && known && ev.Rev <= st.Rev: // from another source, or from the same relay before its sequence restarted
 		e.replays++
 		return
 	}
