@@ -32,7 +32,7 @@ type events struct {
 	batch  *batch.Batch
 	now    time.Time
 	latest format.Rev       // Segment.Latest
-	far    map[dict.ID]bool // accounts whose commits are set aside until their repos are fetched, because of an ErrFar
+	far    map[dict.ID]bool // accounts whose commits that may need a search are set aside until their repos are fetched, because of an ErrFar
 	rkey   []byte           // scratch
 	// outside says that the event is of an account outside the part of the network that the store holds: most of its commits do
 	// not arrive, so its repo is partial for good, no chain connects its commits, and it is never queued.
@@ -78,8 +78,10 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 			ev.SetAside()
 			e.outside = false
 		}
-		if e.far[as.id] {
-			ev.SetAside() // without another search
+		for n := ev.Ops.Start; e.far[as.id] && n < ev.Ops.End; n++ {
+			if ev.Kind == batch.EventCommit && as.was.MayHold(format.ParsePath(e.batch.Bytes(e.batch.Op(n).Rkey))) {
+				ev.SetAside() // without another search
+			}
 		}
 		switch stuck := seg.Stuck[as.id]; {
 		case as.was.Has(format.FlagErasing) && !stuck && (!seg.Waits[as.id] || !e.Queues):
