@@ -107,14 +107,14 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	}
 }
 
-// setAside sets a commit aside that needs a malformed value of the store, and reports whether it could: the repo is
+// setAside sets an event aside that needs a malformed value of the store, and reports whether it could: the repo is
 // desynchronized, nothing is guessed, and the value stays as it is. It cannot for other events.
 func (l *lane) setAside(ev *batch.Event, b *batch.Batch, err error) bool {
 	if !ev.SetAside() {
 		return false
 	}
 	if held, ok := l.store.limiter.Allow("malformed"); ok {
-		l.store.o.Logger.Error("a commit needs a malformed value of the store; its repo is desynchronized", "did", string(b.Bytes(ev.DID)), "error", err, "occurrences", held+1)
+		l.store.o.Logger.Error("an event needs a malformed value of the store; its repo is desynchronized", "did", string(b.Bytes(ev.DID)), "error", err, "occurrences", held+1)
 	}
 	return true
 }

@@ -206,6 +206,21 @@ func TestMalformedErasure(t *testing.T) {
 	if doubtful, err := s.EndArchive(t.Context()); err != nil || !slices.Equal(doubtful, []string{string(did)}) {
 		t.Errorf("to be fetched: %q, %v", doubtful, err)
 	}
+	// A row of an archive that needs a malformed value is left out, and its account has missed something.
+	did = []byte("did:web:row.example")
+	from("archive", row(1<<33))
+	spoil()
+	from("archive", func(b *batch.Batch) {
+		b.AddArchived(seq, did, dict.AppendTID(nil, 1<<34))
+		b.AddDelete(1, dict.AppendTID(nil, 1<<33))
+	})
+	must(t, s.View(t.Context(), func(sn *ask.View) error {
+		st, _, row, err := sn.Account(string(did))
+		if !st.Has(format.FlagDesync) || st.Rev != 1<<33 || row == nil || row.Reason != "damaged" {
+			t.Errorf("after the row: %+v, queued %+v", st, row)
+		}
+		return err
+	}))
 }
 
 // compareReadable compares the sets that can be read with the model's, but for accounts that have missed something. It

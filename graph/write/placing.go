@@ -148,6 +148,9 @@ func (e *events) archived(ev *batch.Event, as *actorState) {
 	as.changed = true
 	since := as.touched
 	switch {
+	case ev.Flags&batch.IsDamaged != 0:
+		e.markMissed(as, "damaged")
+		return
 	case ev.Rev > e.latest:
 		e.markMissed(as, "future_rev")
 		return
