@@ -134,7 +134,7 @@ func (l *lane) eraseSlice(ctx context.Context, actor dict.ID) error {
 			m.Edges.WithLabelValues(l.store.Kinds().Info(c.Kind).Name, "remove").Inc()
 		}
 	}
-	l.notify(nil, erased, nil)
+	l.notify(nil, erased, map[dict.ID]bool{actor: true})
 	return nil
 }
 

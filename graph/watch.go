@@ -17,7 +17,8 @@ type Change = write.SetChange
 type ListChange = write.ListChange
 
 // A Watcher receives what this process commits. Changed is called under the Store's write lock, by
-// several lanes at the same time, must not call the Store, and must copy what it keeps of the slices.
+// several lanes at the same time, must not call the Store, and must copy what it keeps of the slices. hidden
+// are accounts that were hidden or shown, or lost records in an erasure, which lists do not show.
 type Watcher interface {
 	Changed(edges []Change, lists []ListChange, hidden []dict.ID)
 }

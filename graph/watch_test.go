@@ -25,7 +25,7 @@ func (h *heard) Changed(edges []graph.Change, lists []write.ListChange, hidden [
 	h.hidden += len(hidden)
 }
 
-// A Watcher receives committed changes, hidden accounts, and erased edges.
+// A Watcher receives committed changes, hidden accounts, and erased edges, with their account.
 func TestWatcher(t *testing.T) {
 	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{Embedded: true, SliceSize: 1})
 	must(t, err)
@@ -50,7 +50,7 @@ func TestWatcher(t *testing.T) {
 		b.Seen(1, nil)
 	})
 	step(heard{hidden: 1}, func(b *batch.Batch) { b.AddAccount(2, did, false, false); b.Seen(2, nil) })
-	step(heard{edges: 2}, func(b *batch.Batch) { b.AddAccount(3, did, false, true); b.Seen(3, nil) })
+	step(heard{edges: 2, hidden: 2}, func(b *batch.Batch) { b.AddAccount(3, did, false, true); b.Seen(3, nil) })
 	item := func(seq format.Seq, rev, rkey, list string) func(b *batch.Batch) {
 		return func(b *batch.Batch) {
 			b.AddCommit(seq, &batch.Commit{DID: []byte("did:web:d.example.com"), Rev: []byte(rev), Data: make([]byte, 32)})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skein.blue/graph/ask"
+	"skein.blue/graph/batch"
 	"skein.blue/graph/kinds"
 	"skein.blue/graph/write"
 	"skein.blue/intern/dict"
@@ -363,6 +364,46 @@ func TestUnseenStringsAreWatched(t *testing.T) {
 	for _, c := range all {
 		if c.got == 0 || c.resets > 0 {
 			t.Errorf("%s: %d changes, %d resets", c.e.Source, c.got, c.resets)
+		}
+	}
+}
+
+// Who watches a list or the lists of an account hears what is erased: here an archive's #sync replaces the author's repo.
+func TestErasedListsAreEmpty(t *testing.T) {
+	w := newWatched(t, 16, 0)
+	seq, author, member := batch.Seq(0), []byte("did:web:archived.example.com"), w.Accounts[0]
+	list := "at://" + string(author) + "/app.bsky.graph.list/x"
+	archive := func(fill func(b *batch.Batch)) {
+		var b batch.Batch
+		seq++
+		fill(&b)
+		b.Seen(seq, nil)
+		if err := w.Store.Apply(t.Context(), "archive", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive(func(b *batch.Batch) {
+		b.AddArchived(seq, author, []byte("3kaaaaaaaaaaa"))
+		b.AddPut(kinds.ListMember, []byte("1"), []byte(member))
+		b.AddPut(kinds.ListItem, []byte("1"), []byte(list))
+	})
+	listed, lists := w.subscribe("client", "listed("+list+")", ""), w.subscribe("client", "lists("+member+")", "")
+	w.begun(listed, lists)
+	archive(func(b *batch.Batch) { b.AddArchivedSync(seq, author, []byte("3kaaaaaaaaaab")) })
+	for w.Store.Erasing() {
+		if err := w.Store.EraseSlice(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.round()
+	for s, want := range map[*Subscriber]string{listed: member, lists: list} {
+		select {
+		case m := <-s.Messages:
+			if !slices.Equal(m.Left, []string{want}) {
+				t.Errorf("%s: %+v, want %s to leave", s.w.e.Source, m, want)
+			}
+		default:
+			t.Errorf("%s: no message", s.w.e.Source)
 		}
 	}
 }
