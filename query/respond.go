@@ -43,13 +43,22 @@ var compressed = sync.OnceValue(func() func(http.Handler) http.HandlerFunc {
 // write writes an answer, as JSON if it is not formatted. Answers carry an ETag, so that a client that repeats a query receives a few
 // bytes while nothing has changed.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
-	conn := http.NewResponseController(w)
-	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.writePlain(w, conn, r, status, v)
-	})).ServeHTTP(w, r)
+	whole := &clients.Whole{ResponseWriter: w}
+	compressed()(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.encode(w, r, status, v) })).ServeHTTP(whole, r)
+	if n := int64(whole.Body.Len()); n > largeAnswer {
+		hold, ok := s.unread.Take(clients.Of(r), n, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now()) }) // fails only on a test's recorder
+		if !ok {
+			w.Header().Del("ETag")
+			w.Header().Del("Content-Encoding")
+			s.fail(w, r, "any", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "too many bytes are waiting for slow clients, and this client has the most of them; try again, or with a smaller limit"))
+			return
+		}
+		defer hold.Give()
+	}
+	whole.Send()
 }
 
-func (s *Server) writePlain(w http.ResponseWriter, conn *http.ResponseController, r *http.Request, status int, v any) {
+func (s *Server) encode(w http.ResponseWriter, r *http.Request, status int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	var b []byte
@@ -73,18 +82,9 @@ func (s *Server) writePlain(w http.ResponseWriter, conn *http.ResponseController
 			return
 		}
 	}
-	if len(b) > largeAnswer {
-		hold, ok := s.unread.Take(clients.Of(r), int64(len(b)), func() { _ = conn.SetWriteDeadline(time.Now()) }) // fails only on a test's recorder
-		if !ok {
-			h.Del("ETag")
-			s.fail(w, r, "any", xrpc.Errorf(http.StatusServiceUnavailable, "Busy", "too many bytes are waiting for slow clients, and this client has the most of them; try again, or with a smaller limit"))
-			return
-		}
-		defer hold.Give()
-	}
-	h.Set("Content-Length", strconv.Itoa(len(b)))
+	h.Set("Content-Length", strconv.Itoa(len(b))) // unless it is compressed
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // it fails if the client is gone
+	_, _ = w.Write(b) // it fails only if the compressor does
 }
 
 // etag returns a weak tag, the same for every encoding of the answer.

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -161,49 +162,57 @@ func TestLargeQueriesShareASmallQueue(t *testing.T) {
 	}
 }
 
-// Unread answers are bounded in bytes: readers that do not read hold 64 KiB of each answer at least.
+// Unread answers are bounded in bytes, compressed or not: readers that do not read hold 64 KiB of each answer at least.
 func TestBytesAreBounded(t *testing.T) {
 	g := oracle.NewGraph(t, 1, 0, write.Limits{})
 	var posts []string
-	for i := range 1000 {
-		posts = append(posts, fmt.Sprintf("at://did:web:%s.example/app.bsky.feed.post/%d", strings.Repeat("a", 2000), i))
+	random, name := rand.NewChaCha8([32]byte{}), make([]byte, 1000)
+	for range 1000 {
+		_, _ = random.Read(name) // never fails
+		posts = append(posts, fmt.Sprintf("at://did:web:%x.example/app.bsky.feed.post/1", name))
 	}
 	g.PutMany(star, "like", posts)
-	s := New(g.Store, Options{})
-	s.unread = clients.NewPool(1 << 20)
-	release := make(chan struct{})
-	var wg sync.WaitGroup
-	codes := make(chan int, 8)
-	for range 8 {
-		wg.Go(func() {
-			w := &stuck{httptest.NewRecorder(), release, make(chan struct{})}
-			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil))
-			codes <- w.Code
-		})
-	}
-	for range 6 { // two of half a megabyte each are on their way, the others are refused
-		select {
-		case code := <-codes:
-			if code != http.StatusServiceUnavailable {
-				t.Errorf("%d", code)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatal("an answer waits for its client beside two others")
+	for _, encoding := range []string{"identity", "gzip", "zstd"} {
+		s := New(g.Store, Options{})
+		req := httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil)
+		req.Header.Set("Accept-Encoding", encoding)
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, req)
+		s.unread = clients.NewPool(int64(rec.Body.Len()) * 5 / 2)
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		codes := make(chan int, 8)
+		for range 8 {
+			wg.Go(func() {
+				w := &stuck{httptest.NewRecorder(), release, make(chan struct{})}
+				s.ServeHTTP(w, req.Clone(t.Context()))
+				codes <- w.Code
+			})
 		}
-	}
-	if rec := s.get("query?limit=5&set=likes(" + star + ")"); rec.Code != 200 {
-		t.Errorf("a small answer: %d", rec.Code)
-	}
-	rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/xrpc/blue.skein.graph.query?limit=1000&set=likes("+star+")", nil)
-	req.RemoteAddr = "198.51.100.1:1"
-	if s.ServeHTTP(rec, req); rec.Code != 200 {
-		t.Fatalf("another client: %d", rec.Code)
-	}
-	<-codes // one of the two is cut off
-	close(release)
-	wg.Wait()
-	if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.unread.Held() != 0 {
-		t.Errorf("%v refused; %d bytes are still in flight", n, s.unread.Held())
+		for range 6 { // two are on their way, the others are refused
+			select {
+			case code := <-codes:
+				if code != http.StatusServiceUnavailable {
+					t.Errorf("%s: %d", encoding, code)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("an answer waits for its client beside two others")
+			}
+		}
+		if rec := s.get("query?limit=5&set=likes(" + star + ")"); rec.Code != 200 {
+			t.Errorf("a small answer: %d", rec.Code)
+		}
+		other, rec := req.Clone(t.Context()), httptest.NewRecorder()
+		other.RemoteAddr = "198.51.100.1:1"
+		if s.ServeHTTP(rec, other); rec.Code != 200 {
+			t.Fatalf("another client: %d", rec.Code)
+		}
+		<-codes // one of the two is cut off
+		close(release)
+		wg.Wait()
+		if n := testutil.ToFloat64(s.o.Metrics.Errors.WithLabelValues("any", "Busy")); n != 6 || s.unread.Held() != 0 {
+			t.Errorf("%s: %v refused; %d bytes are still in flight", encoding, n, s.unread.Held())
+		}
 	}
 }
 

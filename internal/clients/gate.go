@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -262,4 +263,25 @@ func (w *countedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *countedWriter) Flush() {
 	w.sent()
 	_ = http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// A Whole keeps an answer, with its status, until its handler has ended: while a slow client reads, nothing else is held, such as
+// a compressor, which takes a megabyte.
+type Whole struct {
+	http.ResponseWriter
+	Body bytes.Buffer
+
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *Whole) WriteHeader(status int) { a.status = status }
+
+// Write implements http.ResponseWriter.
+func (a *Whole) Write(b []byte) (int, error) { return a.Body.Write(b) }
+
+// Send sends the answer.
+func (a *Whole) Send() {
+	a.ResponseWriter.WriteHeader(a.status)
+	_, _ = a.ResponseWriter.Write(a.Body.Bytes()) // it fails if the client is gone
 }

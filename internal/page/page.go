@@ -22,6 +22,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"skein.blue/graph/kinds"
+	"skein.blue/internal/clients"
 )
 
 //go:embed static
@@ -96,7 +97,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 	sets := setsOf(cmp.Or(o.Kinds, kinds.BuiltIn))
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
-	mux.Handle("GET /{$}", gzhttp.GzipHandler(files["index.html"]))
+	mux.Handle("GET /{$}", files["index.html"])
 	mux.HandleFunc("GET /page/config.json", func(w http.ResponseWriter, r *http.Request) {
 		config := struct {
 			Handles  bool      `json:"handles"`
@@ -120,7 +121,7 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		gzhttp.GzipHandler(f)(w, r)
+		f.ServeHTTP(w, r)
 	})
 	if o.People != nil {
 		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.actor.searchActorsTypeahead", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
@@ -151,5 +152,9 @@ func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", f.tag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.plain))
+	whole := &clients.Whole{ResponseWriter: w}
+	gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.plain))
+	}))(whole, r)
+	whole.Send()
 }
