@@ -10,13 +10,12 @@ import (
 	"skein.blue/internal/clients"
 )
 
-// descriptors divides the process's file descriptors: up to half for the store's tables, a quarter
-// for clients, a sixteenth for operators. The rest is for logs, manifests, and the connection to
-// the relay.
+// descriptors divides the process's file descriptors: up to half for the store's tables, up to a quarter for clients (a
+// connection takes memory, too), a sixteenth for operators. The rest is for logs, manifests, and the connection to the relay.
 type descriptors struct{ tables, api, admin int }
 
 func divideDescriptors(n int) descriptors {
-	return descriptors{min(2048, n/2), max(n/4, 8), max(min(n/16, 256), 4)}
+	return descriptors{min(2048, n/2), max(min(n/4, 4096), 8), max(min(n/16, 256), 4)}
 }
 
 // A limitedListener divides a number of connections among clients (clients.Pool). A connection is idle while it waits for
