@@ -5,6 +5,7 @@ import (
 	_ "embed" // of openAPI
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"net/http"
@@ -74,7 +75,7 @@ func (s *Server) encode(w http.ResponseWriter, r *http.Request, status int, v an
 		status, b = http.StatusInternalServerError, []byte(`{"error":"InternalServerError","message":"the server cannot encode the answer"}`+"\n")
 	}
 	if status == http.StatusOK && r.Method != http.MethodPost { // caches do not keep answers to POST
-		tag := etag(b)
+		tag := etag(h, b)
 		h.Set("ETag", tag)
 		h.Set("Cache-Control", cmp.Or(h.Get("Cache-Control"), "no-cache")) // caches revalidate each time
 		if known := strings.Join(r.Header.Values("If-None-Match"), ","); strings.Contains(known, tag[len("W/"):]) || known == "*" {
@@ -87,11 +88,12 @@ func (s *Server) encode(w http.ResponseWriter, r *http.Request, status int, v an
 	_, _ = w.Write(b) // it fails only if the compressor does
 }
 
-// etag returns a weak tag, the same for every encoding of the answer.
-func etag(b []byte) string {
-	h := fnv.New128a()
-	_, _ = h.Write(b) // never fails
-	return `W/"` + base64.RawURLEncoding.EncodeToString(h.Sum(nil)) + `"`
+// etag returns a weak tag, the same for every encoding of the answer. It covers what a table says in headers.
+func etag(h http.Header, b []byte) string {
+	sum := fnv.New128a()
+	_, _ = fmt.Fprintln(sum, h["Skein-Cursor"], h["Skein-Total"], h["Skein-Incomplete"], h["Skein-Sample"])
+	_, _ = sum.Write(b) // never fails
+	return `W/"` + base64.RawURLEncoding.EncodeToString(sum.Sum(nil)) + `"`
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, method string, e *xrpc.Error) {

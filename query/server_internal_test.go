@@ -51,13 +51,18 @@ func TestTags(t *testing.T) {
 	for _, call := range []string{
 		"query?limit=2&set=followers(" + star + ")", "query?limit=3&set=followers(" + star + ")", "list?limit=2&set=followers(" + star + ")",
 		"rank?limit=1&via=followers&of=members(" + star + ")", "query?set=follows(" + oracle.Account(0) + ")", "query?set=follows(did:web:none.example.com)",
+		"query?format=csv&limit=2&set=followers(" + star + ")", "query?format=csv&set=members(" + oracle.Account(0) + "," + oracle.Account(2) + ")", // the same rows
 	} {
 		first, second := s.get(call), s.get(call)
 		tag := first.Header().Get("ETag")
-		if other, ok := seen[tag]; ok || tag == "" || tag != second.Header().Get("ETag") || first.Code != http.StatusOK || first.Body.String() != second.Body.String() || strings.Contains(call, "limit") != strings.Contains(first.Body.String(), `"cursor"`) {
+		if other, ok := seen[tag]; ok || tag == "" || tag != second.Header().Get("ETag") || first.Code != http.StatusOK || first.Body.String() != second.Body.String() || strings.Contains(call, "limit") != strings.Contains(first.Body.String()+first.Header().Get("Link"), "cursor") {
 			t.Errorf("%s: %d, tag %s, as %q\n%s%s", call, first.Code, tag, other, first.Body, second.Body)
 		}
 		seen[tag] = call
+	}
+	long := s.get("query?format=csv&limit=2&set=followers(" + star + ")" + strings.Repeat("+", 2<<10)).Header()
+	if long.Get("Link") != "" || long.Get("Skein-Cursor") == "" {
+		t.Errorf("the headers of a page of a long query: %v", long)
 	}
 }
 

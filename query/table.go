@@ -206,7 +206,9 @@ func (f formatted) of(h http.Header, r *http.Request) ([]byte, error) {
 	if t.cursor != "" && r.Method != http.MethodPost {
 		values := r.URL.Query()
 		values.Set("cursor", t.cursor)
-		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
+		if next := values.Encode(); len(next) <= 2<<10 { // nginx fails on headers above 4 KiB
+			h.Set("Link", "<"+r.URL.Path+"?"+next+`>; rel="next"`)
+		}
 	}
 	for name, value := range map[string]string{"Skein-Cursor": t.cursor, "Skein-Total": text(t.total), "Skein-Incomplete": about.Reason, "Skein-Sample": about.Sample} {
 		if value != "" {
