@@ -30,31 +30,12 @@ func (b *backlinks) namesAll() bool {
 // listsAll reports whether all records of the accounts in a set are listed.
 func (b *backlinks) listsAll(set sets.Set) bool { return b.namesAll() && set.Len() <= maxAllRecords }
 
-// allRecords returns a page of all records of the accounts in a set, and counts them.
+// allRecords returns a page of all records of the accounts in a set, and counts them. It keeps two pages of them at most.
 func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Set, p *backlinkPage) (all []algebra.MemberRecord, err error) {
 	if set.Len() > sets.ListMax/4 {
 		if err := q.Work.Heavy(); err != nil {
 			return nil, err
 		}
-	}
-	subject, kind := v.IDs[0], b.of.Root.Kind
-	for id := range set.All() {
-		if err := v.Ended.Err(); err != nil {
-			return nil, err
-		}
-		err := v.View.EachSubject(kind, dict.ID(id), ask.Window{}, func(s dict.ID, path ask.Path) error {
-			if s == subject {
-				path.Raw = slices.Clone(path.Raw)
-				all = append(all, algebra.MemberRecord{ID: dict.ID(id), Path: path})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	if p.total = uint64(len(all)); b.limit == 0 {
-		return nil, nil
 	}
 	bound := "all " + b.more() + b.of.Question()
 	now := time.Now()
@@ -73,16 +54,34 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	compare := func(x, y algebra.MemberRecord) int {
 		return cmp.Or(order.Compare(x, y), ask.ComparePaths(x.Path, y.Path))
 	}
-	slices.SortFunc(all, compare)
+	cut := func() { // to the page, and one record to see whether there is another
+		slices.SortFunc(all, compare)
+		all = all[:min(len(all), b.limit+1)]
+	}
 	at := int64(0) // the same page has the same cursor, unless the time matters
-	if slices.ContainsFunc(all, func(r algebra.MemberRecord) bool { return order.IsAhead(r.Path) }) {
-		at = now.UnixMicro()
+	p.total = 0
+	for id := range set.All() {
+		err := v.View.EachSubject(b.of.Root.Kind, dict.ID(id), ask.Window{}, func(s dict.ID, path ask.Path) error {
+			if s != v.IDs[0] {
+				return v.Ended.Err()
+			}
+			if p.total++; order.IsAhead(path) {
+				at = now.UnixMicro()
+			}
+			if r := (algebra.MemberRecord{ID: dict.ID(id), Path: path}); b.limit > 0 && (after == nil || compare(r, *after) > 0) {
+				r.Path.Raw = slices.Clone(path.Raw)
+				all = append(all, r)
+			}
+			if len(all) > 2*b.limit {
+				cut()
+			}
+			return v.Ended.Err()
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	if after != nil {
-		from, _ := slices.BinarySearchFunc(all, *after, func(x, y algebra.MemberRecord) int { return cmp.Or(compare(x, y), -1) })
-		all = all[from:]
-	}
-	if len(all) > b.limit {
+	if cut(); b.limit > 0 && len(all) > b.limit {
 		last := all[b.limit-1]
 		p.cursor = new(q.Cursors.Seal(bound, last.Path.AppendRkey(nil), uint64(at), uint64(last.ID)))
 		all = all[:b.limit]
