@@ -57,11 +57,10 @@ const unnamed = "unnamed by a proxy"
 // proxy's, by the last address in the header that is not. Each proxy appends the address that it heard from, so
 // only what trusted proxies appended is believed.
 func (p *Proxies) client(r *http.Request) string {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
+	addr, ok := parseHop(r.RemoteAddr)
+	if !ok {
 		return r.RemoteAddr
 	}
-	addr := at.Addr().Unmap().WithZone("")
 	if !p.has(addr) {
 		return nameOf(addr)
 	}
