@@ -22,7 +22,7 @@ var membersAtOnce = 8192
 // (graph.Store.ViewAcross): an object {"member":…} a line. It has no time limit and holds up a slot of no queue, so it is for
 // operators only. The connection is cut if it fails after it has begun.
 func (s *Server) ServeMembers(w http.ResponseWriter, r *http.Request) {
-	withoutDeadline(w, r)
+	WithoutDeadline(w, r)
 	out := bufio.NewWriterSize(w, 256<<10)
 	err := s.members(w, r, out)
 	if err == nil {

@@ -131,7 +131,7 @@ func overWebsocket(ctx context.Context, w http.ResponseWriter, r *http.Request, 
 
 // asEvents sends server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 func asEvents(serving context.Context, w http.ResponseWriter, r *http.Request, sub *watch.Subscriber) {
-	control, h := withoutDeadline(w, r), w.Header()
+	control, h := WithoutDeadline(w, r), w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer it
@@ -162,9 +162,9 @@ func asEvents(serving context.Context, w http.ResponseWriter, r *http.Request, s
 	}, func() error { return send(":\n\n") }) // a comment, which clients ignore
 }
 
-// withoutDeadline lets a request take as long as it takes. Before it answers, the server reads a body, with or without a deadline. If it comes
+// WithoutDeadline lets a request take as long as it takes. Before it answers, the server reads a body, with or without a deadline. If it comes
 // late, the request's context ends.
-func withoutDeadline(w http.ResponseWriter, r *http.Request) *http.ResponseController {
+func WithoutDeadline(w http.ResponseWriter, r *http.Request) *http.ResponseController {
 	control := http.NewResponseController(w)
 	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<10)); err == nil {
 		_ = control.SetReadDeadline(time.Time{})

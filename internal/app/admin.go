@@ -18,6 +18,7 @@ import (
 	"skein.blue/graph/read"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/say"
+	"skein.blue/query"
 )
 
 // The endpoints for operators and their tools.
@@ -113,6 +114,7 @@ func WriteJSONLine(w io.Writer, v any) error {
 // lines serves a list: one JSON object per line, as text, which a browser shows.
 func (s *server) lines(list func(ctx context.Context, each func(any) error) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		query.WithoutDeadline(w, r)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		begun := false

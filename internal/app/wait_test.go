@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -164,6 +165,27 @@ func TestReadyzGivesTheClusterAsReason(t *testing.T) {
 		if rec.Code != test.code || rec.Body.String() != test.body {
 			t.Errorf("%v: %d %s", test.err, rec.Code, rec.Body)
 		}
+	}
+}
+
+// A list for the operator is whole, also if it takes longer than a stranger may.
+func TestListsTakeTheirTime(t *testing.T) {
+	srv := httptest.NewUnstartedServer(new(server).lines(func(ctx context.Context, each func(any) error) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+			return each("row")
+		}
+	}))
+	srv.Config.ReadTimeout, srv.Config.WriteTimeout = 50*time.Millisecond, 100*time.Millisecond
+	srv.Start()
+	defer srv.Close()
+	resp, err := srv.Client().Get(srv.URL)
+	must(t, err)
+	b, err := io.ReadAll(resp.Body)
+	if must(t, resp.Body.Close()); err != nil || string(b) != "\"row\"\n" {
+		t.Errorf("the list is %q, %v", b, err)
 	}
 }
 
