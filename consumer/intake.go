@@ -104,7 +104,7 @@ func (c *intake) info(m *wire.Message) error {
 	}
 	c.progress.outdated.Store(true)
 	c.sequence.outdated = true
-	if c.sequence.numbers.last == 0 { // the run started at seq 0, so nothing that the index had is missing
+	if c.sequence.numbers.last == 0 { // the run started at seq 0: the first event decides
 		return nil
 	}
 	return c.gap(batch.Gap{
@@ -131,6 +131,8 @@ func (c *intake) carryOut(v *decision) error {
 	if v.jumped {
 		c.log.Warn("the relay's numbering jumped, and events confirmed it", "from", int64(v.from), "to", int64(c.sequence.numbers.last))
 		c.metrics.Jumps.Inc()
+	}
+	if len(v.frames) > 0 && !v.unnumbered {
 		if missing := c.sequence.missing(v.frames[0].seq); missing != nil {
 			if err := c.gap(*missing); err != nil {
 				return err

@@ -98,7 +98,7 @@ func (c *Consumer) connect(ctx context.Context) error {
 	c.sequence.expected = nil
 	if stored, ok := c.store.Cursor(c.source); ok {
 		c.from, c.hasFrom = stored.Seq, true
-		if stored.Seq > 0 && stored.Time.Unix() > 0 {
+		if stored.Time.Unix() > 0 {
 			c.sequence.expected = &stored
 		}
 	}
@@ -108,7 +108,7 @@ func (c *Consumer) connect(ctx context.Context) error {
 			sep = "&"
 		}
 		from := int64(c.from)
-		if c.sequence.expected != nil { // the relay sends the last applied event again, if its sequence is the same
+		if c.sequence.expected != nil && from > 0 { // the relay sends the last applied event again, if its sequence is the same
 			from--
 		}
 		address += sep + "cursor=" + strconv.FormatInt(from, 10)

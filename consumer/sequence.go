@@ -67,14 +67,14 @@ func (s *sequence) verify(m *wire.Message) (again bool, gap *batch.Gap, err erro
 
 // missing returns the gap after the last applied event if the relay has sent later events instead of it, beginning with first.
 func (s *sequence) missing(first batch.Seq) (gap *batch.Gap) {
-	if stored := s.expected; stored != nil && !s.outdated { // else recorded already
+	if stored := s.expected; stored != nil && (!s.outdated || !stored.Exact) { // else recorded already
 		after := stored.Seq
 		if !stored.Exact { // after Rewind, later events were applied before
 			after = first - 1
 		}
 		gap = &batch.Gap{
 			Reason: sequenceUnverified, After: after, Suspect: true, Since: stored.Time.UTC(),
-			Detail: fmt.Sprintf("the relay no longer has the last applied event, %d: it may have deleted later ones, too, or have restarted its sequence", stored.Seq),
+			Detail: fmt.Sprintf("the relay no longer has all events from the cursor %d on: it may have deleted some, or have restarted its sequence", stored.Seq),
 		}
 	}
 	s.expected = nil

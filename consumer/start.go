@@ -24,6 +24,9 @@ const (
 	sequenceRestarted  = "sequence_restarted"  // the relay restarted its sequence, and the new numbers have passed the cursor
 )
 
+// noEnd is the detail of the gap after a stream that left no cursor: of another source, or in the store that was imported.
+const noEnd = "a stream was followed before, and nothing says up to where. Later events are missing until repos are fetched or compared again"
+
 // begin decides where to start, from the options and the store.
 func (c *Consumer) begin(ctx context.Context) error {
 	stored, isStored := c.store.Cursor(c.source)
@@ -42,6 +45,8 @@ func (c *Consumer) begin(ctx context.Context) error {
 	switch {
 	case isStored && stored.Future:
 		gap = &batch.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay restarted its sequence; an operator chose to continue after seq %d", c.from)}
+	case !isStored && !changed && c.store.Unbroken():
+		gap = &batch.Gap{Reason: liveStartCut, Detail: noEnd}
 	case isStored && c.from > stored.Seq:
 		gap = &batch.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
 	}
@@ -92,8 +97,8 @@ func (c *Consumer) listen(ctx context.Context) error {
 		gap = &batch.Gap{Reason: liveStartCut, Since: since.UTC(), Suspect: true, Detail: "the last connection ended before four events had confirmed the relay's numbering, which a cursor needs; on a quiet relay that is normal. Later events are missing until repos are fetched or compared again"}
 	} else if other, changed := c.store.Newest(c.source); changed {
 		gap = &batch.Gap{Reason: sourceChanged, Since: other.Time.UTC(), Suspect: true, Detail: "followed " + other.Source + " before"}
-	} else if c.store.Unbroken() { // in the store that was imported, or from another source
-		gap = &batch.Gap{Reason: liveStartCut, Suspect: true, Detail: "a stream was followed before, and nothing says up to where. Later events are missing until repos are fetched or compared again"}
+	} else if c.store.Unbroken() {
+		gap = &batch.Gap{Reason: liveStartCut, Suspect: true, Detail: noEnd}
 	}
 	isEmpty := false
 	err := c.store.View(ctx, func(s *graph.View) error { n, err := s.Counts(); isEmpty = err == nil && n.Accounts == 0; return err })

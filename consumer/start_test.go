@@ -81,7 +81,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return srv.URL
 }
 
-// A live start is a gap if a stream was followed before that left no cursor.
+// A start is a gap if a stream was followed before that left no cursor.
 func TestLiveAfterAnother(t *testing.T) {
 	g, store := open(t)
 	url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) { _, _, _ = conn.NextReader() })
@@ -90,6 +90,10 @@ func TestLiveAfterAnother(t *testing.T) {
 		if all := gaps(t, store); len(all) != n {
 			t.Errorf("after %s: %+v", source, all)
 		}
+	}
+	run(t, g, consumer.Options{Source: "third.example.com", Cursor: new(int64(7))}, follow(8, "a"))
+	if all := gaps(t, store); len(all) != 2 || all[1].Reason != "live_start_cut" || !all[1].Suspect {
+		t.Errorf("after a start at a cursor: %+v", all)
 	}
 }
 
@@ -339,7 +343,7 @@ func TestRestartedSequence(t *testing.T) {
 		"clocks ahead": {51, time.Second, false, 0, 3},
 		// A relay that was killed has reused the numbers of its last events: they are applied,
 		// and the lost ones are a gap.
-		"reused": {102, time.Millisecond, false, 1, 1000},
+		"reused": {102, time.Millisecond, false, 1, 102},
 		// The event of the cursor is gone, as when a PDS erases the events of a deleted
 		// account: nobody can tell whether the sequence is the same.
 		"erased": {104, time.Second, false, 1, 1000},
@@ -348,8 +352,12 @@ func TestRestartedSequence(t *testing.T) {
 		// The time of the event of the cursor was not credible, and the event is gone.
 		"inexact": {104, time.Second, false, 1, 1000},
 		// An operator has set an older cursor. The events that come were applied before, or the relay no longer has the newest of these.
-		"rewound":          {2_000_104, -time.Millisecond, false, 0, 1000},
-		"rewound too late": {104, time.Second, false, 1, 1000},
+		"rewound":                             {2_000_104, -time.Millisecond, false, 0, 1000},
+		"rewound too late":                    {104, time.Second, false, 1, 1000},
+		"rewound too late, as the relay says": {104, time.Second, false, 2, 1000},
+		"rewound to the start":                {2_000_104, -time.Millisecond, false, 0, 1000},
+		"rewound to the start, too late":      {104, time.Second, false, 1, 1000},
+		"rewound to the start, far too late":  {2_000_104, time.Microsecond, false, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, store := open(t)
@@ -372,6 +380,9 @@ func TestRestartedSequence(t *testing.T) {
 				return now.Add(time.Duration(seq) * c.apart)
 			}
 			url, _ := websocketServer(t, func(_ int64, conn *websocket.Conn) {
+				if strings.Contains(name, " the ") {
+					_ = conn.WriteMessage(websocket.BinaryMessage, synth.Message("#info", synth.Map{{Key: "name", Value: "OutdatedCursor"}}))
+				}
 				for seq := c.first; seq <= end; seq++ {
 					_ = conn.WriteMessage(websocket.BinaryMessage, identity(seq, at(seq)))
 				}
@@ -379,7 +390,8 @@ func TestRestartedSequence(t *testing.T) {
 			})
 			source := strings.TrimPrefix(srv, "http://")
 			if rewound {
-				if err := g.Rewind(t.Context(), source, 50, false, nil); err != nil {
+				to := map[bool]format.Seq{true: 0, false: 50}[strings.Contains(name, "start")]
+				if err := g.Rewind(t.Context(), source, to, false, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -391,7 +403,7 @@ func TestRestartedSequence(t *testing.T) {
 			if (last.State == consumer.Blocked) != c.blocked || c.blocked && cursor(g, source) != 103 || !c.blocked && cursor(g, source) != end {
 				t.Errorf("%+v, cursor %d", last, cursor(g, source))
 			}
-			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[0].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect || rewound && int64(all[0].After) != c.first-1) {
+			if all := gaps(t, store); len(all) != c.gaps || c.gaps > 0 && (all[c.gaps-1].Reason != map[bool]string{true: "sequence_restarted", false: "sequence_unverified"}[name == "reused"] || !all[0].Suspect || rewound && int64(all[c.gaps-1].After) != c.first-1) {
 				t.Errorf("gaps: %+v", all)
 			}
 		})
