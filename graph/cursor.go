@@ -170,10 +170,7 @@ func (s *cursors) changeCursors(ctx context.Context, source string, gap *format.
 		}
 	}
 	isSet := func(c format.CursorRow) bool { return c.Number != 0 }
-	err := s.kv.Update(kv.Urgent(ctx), func(tx kv.Txn) error {
-		if err := s.claim.check(tx); err != nil {
-			return err
-		}
+	err := s.lanes[0].update(kv.Urgent(ctx), func(tx kv.Txn) error {
 		if changed {
 			if err := setFirst(tx, format.KeyHoles, holes.Parts, holes); err != nil {
 				return err

@@ -473,16 +473,32 @@ func TestFaultNoDescriptorForLog(t *testing.T) {
 	judge(t, mem, w.written, w.last())
 }
 
-// Commits of a cluster report an unknown outcome, applied or not, and conflict. Each event counts
-// once.
+// Commits of a cluster report an unknown outcome, applied or not, and conflict, and callers give up during them. Each
+// event counts once.
 func TestFaultUnknownOutcome(t *testing.T) {
 	want := harness.Times(20)
 	unknown := harness.NewFault(t, "commit with an unknown outcome", want)
 	for seed := uint64(0); unknown.Count() < want; seed++ {
 		w := writeHistory(seed, 30, 30, 40)
-		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}})
+		var giveUp atomic.Pointer[context.CancelFunc]
+		store := memkv.Open(memkv.Options{Merger: merger(), Faults: memkv.Faults{Seed: seed, Conflict: 0.2, Unknown: 0.3}, OnCommit: func(n int) error {
+			if stop := giveUp.Load(); stop != nil && n%7 == 0 {
+				(*stop)()
+			}
+			return nil
+		}})
 		s := openWriter(t, store, sharedSettings, false)
-		w.finish(t, s, store, 0)
+		for i := 0; i < len(w.batches); {
+			ctx, stop := context.WithCancel(t.Context())
+			giveUp.Store(&stop)
+			if err := applyOnce(ctx, s, w.batches[i]); err == nil {
+				i++
+			} else if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			stop()
+		}
+		w.finish(t, s, store, w.last())
 		for range store.Counts().Unknown {
 			unknown.Happened()
 		}

@@ -185,12 +185,19 @@ func (l *lane) newSource() uint32 {
 
 // update makes one write of the lane. Each write leaves a token, so that a repeated attempt
 // sees whether an attempt with an unknown outcome was committed. In that case update does not
-// call fn again: its results stand.
+// call fn again: its results stand. A write that has begun goes on for a second after the end of ctx: nobody would
+// know whether it was committed, and the lane's memory would overwrite what it changed.
 func (l *lane) update(ctx context.Context, fn func(kv.Txn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	writing, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, end) })()
 	token := []byte(rand.Text())
 	key := format.PartKey(format.KeyWriter, l.first)
 	attempts := 0
-	return l.store.kv.Update(ctx, func(tx kv.Txn) error {
+	return l.store.kv.Update(writing, func(tx kv.Txn) error {
 		if err := l.store.claim.check(tx); err != nil {
 			return err
 		}

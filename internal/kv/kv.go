@@ -148,7 +148,8 @@ type Store interface {
 	// with an unknown outcome, which may have been committed. So fn must look
 	// for the traces of its own earlier attempt, and keep no state that a
 	// discarded attempt would spoil. An error from fn ends the Update: nothing
-	// is written, and Update returns the same error, not wrapped.
+	// is written, and Update returns the same error, not wrapped. If ctx ends, the
+	// outcome is unknown.
 	Update(ctx context.Context, fn func(Txn) error) error
 
 	// Sync returns when everything committed before the call is synced to disk.
