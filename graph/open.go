@@ -60,7 +60,7 @@ func Open(ctx context.Context, store kv.Store, o Options) (*Store, error) {
 func (s *Store) newSource() *ask.Source {
 	return ask.NewSource(ask.Source{
 		Layout: s.layout, Kinds: s.Kinds,
-		Owns: s.ownsPart, Unwritten: s.Unwritten, Lacks: s.lacks,
+		Owns: func(part uint8) bool { return !s.Writes() || s.ownsPart(part) }, Unwritten: s.Unwritten, Lacks: s.lacks,
 	}, s.o.SetCache)
 }
 

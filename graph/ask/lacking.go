@@ -25,8 +25,8 @@ func (s *accounts) addedAfter(sweep uint64) map[kinds.Kind]time.Time {
 	return lacking
 }
 
-// EachAccount calls each for the accounts that this process writes and that have a repo, or lost events of one, by ascending
-// id, starting with the id from, until each returns false.
+// EachAccount calls each for the accounts that this process writes, or all if it writes none, and that have a repo, or lost
+// events of one, by ascending id, starting with the id from, until each returns false.
 func (s *accounts) EachAccount(from dict.ID, each func(id dict.ID, st *format.RepoState) (more bool)) error {
 	l := s.source.Layout
 	lo := l.AccountKey(nil, from&^l.AccountMask())

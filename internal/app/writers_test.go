@@ -118,4 +118,7 @@ func TestWritersComeAndGo(t *testing.T) {
 		return err
 	}))
 	must(t, check.Store(t.Context(), store, func(p string) { t.Error(p) }, nil))
+	if n := len((&server{Index: &Index{Graph: g}}).accounts(t.Context())); n < 20 {
+		t.Errorf("the page of a query node asks about %d accounts", n)
+	}
 }
