@@ -181,9 +181,7 @@ func (v *Evaluation) open(n *language.Node) (t Operand, err error) {
 		return Operand{Set: sets.FromUnsorted(ids)}, nil
 	case language.OpIntersect:
 		t.Set, err = v.intersect(n)
-	case language.OpUnion:
-		t.Set, err = v.union(n)
-	case language.OpAtLeast:
+	case language.OpUnion, language.OpAtLeast:
 		t.Set, err = v.atLeast(n)
 	case language.OpRank, language.OpBlend:
 		t.Set, err = ranked(v, n)
@@ -412,19 +410,9 @@ func (r *Reader) BeginSet(op language.Op, k kinds.Kind, of dict.ID) {
 	}
 }
 
-func (v *Evaluation) union(n *language.Node) (sum sets.Set, err error) {
-	for i := range n.Args {
-		set, err := v.Set(&n.Args[i])
-		if err != nil {
-			return sum, err
-		}
-		sum = sets.Or(sum, set)
-	}
-	return sum, nil
-}
-
+// atLeast evaluates atleast(…) or union(…).
 func (v *Evaluation) atLeast(n *language.Node) (sets.Set, error) {
-	t := sets.NewThreshold(n.Least, len(n.Args))
+	t := sets.NewThreshold(max(n.Least, 1), len(n.Args))
 	for i := range n.Args {
 		set, err := v.Set(&n.Args[i])
 		if err != nil {

@@ -44,7 +44,7 @@ func (at *state) members(e *language.Expr, of []dict.ID, ids sets.Set) (sets.Set
 }
 
 // among returns which of ids are members of a part of an expression.
-func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Set, err error) {
+func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (sets.Set, error) {
 	if ids.Empty() {
 		return ids, nil
 	}
@@ -66,28 +66,21 @@ func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (in sets.Se
 	for i := range n.Args {
 		part, err := at.among(&n.Args[i], of, ids)
 		if err != nil {
-			return in, err
+			return part, err
 		}
 		switch {
-		case n.Op == language.OpAtLeast:
+		case n.Op == language.OpUnion, n.Op == language.OpAtLeast:
 			threshold.Add(part)
-		case n.Op == language.OpUnion:
-			in = sets.Or(in, part)
-			ids = sets.AndNot(ids, part)
 		case n.Op == language.OpExcept && i > 0:
 			ids = sets.AndNot(ids, part)
 		default:
 			ids = part
 		}
 	}
-	switch n.Op {
-	case language.OpUnion:
-		return in, nil
-	case language.OpAtLeast:
+	if n.Op == language.OpUnion || n.Op == language.OpAtLeast {
 		return threshold.Members(), nil
-	default:
-		return ids, nil
 	}
+	return ids, nil
 }
 
 // throughLists returns which of ids block a list of an OpLists leaf.
