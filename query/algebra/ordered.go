@@ -119,11 +119,6 @@ func (v *Evaluation) Created(set sets.Set, after *Place, limit int, order Order)
 	if set.Len() > MaxSortedSubjects {
 		return nil, nil, &LimitError{fmt.Sprintf("order=created reads the key of every member, and fails for sets of more than %d members; this one has %d. sample(E, N) is a smaller one", MaxSortedSubjects, set.Len())}
 	}
-	if set.Len() > sets.ListMax {
-		if err := v.budget.Heavy(); err != nil {
-			return nil, nil, err
-		}
-	}
 	var placed []placedRecord
 	var ahead bool
 	add := func(id dict.ID, tid uint64) {
@@ -134,22 +129,15 @@ func (v *Evaluation) Created(set sets.Set, after *Place, limit int, order Order)
 		ahead = ahead || order.IsAhead(m.Path)
 		placed = append(placed, placedRecord{order.timeOf(m.Path), m, true})
 	}
-	all := set.List(nil)
-	stored, _ := slices.BinarySearch(all, uint64(dict.FirstReserved))
-	others := slices.Clone(all[stored:]) // and texts, and AT URIs with a handle
-	for ids := range slices.Chunk(IDs(all[:stored]), authorsAtOnce) {
-		err := v.View.Authors(ids, func(i int, author dict.ID, tid uint64) error {
-			if author == dict.None {
-				others = append(others, uint64(ids[i]))
-			} else {
-				add(ids[i], tid)
-			}
-			return v.Ended.Err()
-		})
-		if err != nil {
-			return nil, nil, err
-		}
+	var known []uint64
+	err = AuthorsOf(v, set, func(id, _ dict.ID, key ask.Path) {
+		known = append(known, uint64(id))
+		add(id, key.TID)
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	others := sets.AndNot(set, sets.FromList(known)).List(nil) // texts, and AT URIs with a handle or of an account without an id
 	names, err := v.Names(dict.URI, others)
 	if err != nil {
 		return nil, nil, err
