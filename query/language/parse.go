@@ -15,36 +15,39 @@ import (
 	"skein.blue/intern/dict"
 )
 
-type function struct {
-	op   Op
-	kind kinds.Kind
-}
-
 // A Vocabulary has the names that an expression may use: the operators, and the sets of a
 // table of kinds.
 type Vocabulary struct {
 	Table     *kinds.Table
-	functions map[string]function
+	vias      []Via          // the sets, and authors
+	functions map[string]Via // these, and the operators, which have only an Op
 }
 
 // NewVocabulary returns the vocabulary of a table of kinds.
 func NewVocabulary(t *kinds.Table) *Vocabulary {
-	f := map[string]function{
-		"members": {op: OpMembers}, "intersect": {op: OpIntersect}, "union": {op: OpUnion}, "except": {op: OpExcept}, "rank": {op: OpRank}, "blend": {op: OpBlend}, "atleast": {op: OpAtLeast}, "sample": {op: OpSample}, "authors": {op: OpAuthors}, "by": {op: OpBy}, kinds.Labeled: {op: opLabeled},
-		"listed": {OpListed, kinds.ListMember}, "lists": {OpLists, kinds.ListItem},
+	v := &Vocabulary{Table: t, functions: map[string]Via{
+		"members": {Op: OpMembers}, "intersect": {Op: OpIntersect}, "union": {Op: OpUnion}, "except": {Op: OpExcept}, "rank": {Op: OpRank}, "blend": {Op: OpBlend}, "atleast": {Op: OpAtLeast}, "sample": {Op: OpSample}, "by": {Op: OpBy}, kinds.Labeled: {Op: opLabeled},
+	}}
+	for name := range shortNames {
+		v.functions[name] = Via{Op: opShort}
+	}
+	add := func(name string, op Op, k kinds.Kind, takes kinds.Form, is dict.Namespace) {
+		if name != "" { // a kind need not have all sets
+			v.functions[name] = Via{name, op, k, takes, takes.Is(), is}
+			v.vias = append(v.vias, v.functions[name])
+		}
 	}
 	for i := range t.All {
 		if k := &t.All[i]; k.HasSets() {
-			for i, name := range []string{k.Forward, k.Reverse, k.Records} {
-				f[name] = function{[]Op{OpForward, OpReverse, OpLists}[i], k.Kind}
-			}
+			add(k.Forward, OpForward, k.Kind, kinds.DID, k.To.Is())
+			add(k.Reverse, OpReverse, k.Kind, k.To.Form, dict.DID)
+			add(k.Records, OpLists, k.Kind, k.To.Form, dict.URI)
 		}
 	}
-	delete(f, "") // of a set that a kind does not have
-	for name := range shortNames {
-		f[name] = function{op: opShort}
-	}
-	return &Vocabulary{t, f}
+	add("lists", OpLists, kinds.ListItem, kinds.DID, dict.URI)
+	add("listed", OpListed, kinds.ListMember, kinds.ATURI, dict.DID)
+	add("authors", OpAuthors, 0, kinds.ATURI, dict.DID)
+	return v
 }
 
 // Parse parses a set expression of at most most bytes. Ages in windows are counted back from
@@ -136,17 +139,17 @@ func (p *parser) expr(depth int) (Node, error) {
 	if err := p.open(name); err != nil {
 		return Node{}, err
 	}
-	n := Node{Op: f.op, Kind: f.kind, Offset: start}
+	n := Node{Op: f.Op, Kind: f.Kind, Offset: start}
 	var err error
-	switch f.op {
+	switch f.Op {
 	case OpForward, OpReverse, OpListed, OpLists, OpMembers, opLabeled:
 		if p.leaves++; p.leaves > MaxLeaves {
 			return Node{}, p.errorf(start, "the expression has more than %d sets", MaxLeaves)
 		}
-		if f.op == opLabeled {
+		if f.Op == opLabeled {
 			err = p.labeled(&n)
 		} else {
-			err = p.literals(&n, name)
+			err = p.literals(&n, name, f)
 		}
 	case OpRank:
 		err = p.rank(&n, depth)
@@ -180,13 +183,7 @@ func (p *parser) fitting() []string {
 	if rest, ok := strings.CutPrefix(strings.TrimSpace(p.e.Source[p.i:]), "("); ok {
 		end := strings.IndexAny(rest, ",)")
 		if l, ok := LiteralOf(strings.Trim(rest[:max(end, 0)], "\" \t\r\n")); ok {
-			for _, ns := range dict.Namespaces {
-				for _, via := range p.e.words.Vias(ns) {
-					if ns != l.Is {
-						delete(names, via.Name)
-					}
-				}
-			}
+			maps.DeleteFunc(names, func(_ string, via Via) bool { return via.Name != "" && via.From != l.Is })
 		}
 	}
 	return slices.Collect(maps.Keys(names))
@@ -276,23 +273,10 @@ func (p *parser) argument() (s string, quoted bool, err error) {
 	return s, true, err
 }
 
-// literals reads the arguments of a set or of members.
-func (p *parser) literals(n *Node, name string) error {
-	n.First = len(p.e.Strings)
-	info := p.e.words.Table.Info(n.Kind) // nil for members
-	form := kinds.DID
-	switch n.Op {
-	case OpForward:
-		n.Is = info.To.Is()
-	case OpReverse:
-		form, n.Is = info.To.Form, dict.DID
-	case OpListed:
-		form, n.Is = kinds.ATURI, dict.DID
-	default: // OpLists, and members until its first argument
-		if n.Is = dict.URI; info != nil && info.Records != "" {
-			form = info.To.Form
-		}
-	}
+// literals reads the arguments of a set, via, or of members.
+func (p *parser) literals(n *Node, name string, via Via) error {
+	n.First, n.Is = len(p.e.Strings), via.Is
+	form := via.Form // not that of members
 	for more := true; more; {
 		p.space()
 		start := p.i

@@ -27,23 +27,8 @@ type Via struct {
 func (v *Via) IsList() bool { return v.Op == OpListed || v.Op == OpLists }
 
 // Vias returns the edges that lead from accounts, or from URIs.
-func (v *Vocabulary) Vias(from dict.Namespace) (all []Via) {
-	add := func(name string, op Op, k kinds.Kind, takes kinds.Form, is dict.Namespace) {
-		if name != "" && takes.Is() == from {
-			all = append(all, Via{name, op, k, takes, from, is})
-		}
-	}
-	for i := range v.Table.All {
-		if k := &v.Table.All[i]; k.HasSets() {
-			add(k.Forward, OpForward, k.Kind, kinds.DID, k.To.Is())
-			add(k.Reverse, OpReverse, k.Kind, k.To.Form, dict.DID)
-			add(k.Records, OpLists, k.Kind, k.To.Form, dict.URI)
-		}
-	}
-	add("lists", OpLists, kinds.ListItem, kinds.DID, dict.URI)
-	add("listed", OpListed, kinds.ListMember, kinds.ATURI, dict.DID)
-	add("authors", OpAuthors, 0, kinds.ATURI, dict.DID)
-	return all
+func (v *Vocabulary) Vias(from dict.Namespace) []Via {
+	return slices.DeleteFunc(slices.Clone(v.vias), func(via Via) bool { return via.From != from })
 }
 
 // Named returns the set of all that has a name. Its error is for the client: what says where the name stands, and

@@ -1,10 +1,6 @@
 package language
 
-import (
-	"strings"
-
-	"skein.blue/graph/kinds"
-)
+import "strings"
 
 // shortNames are abbreviations, each for an expression about one account A.
 var shortNames = map[string]string{
@@ -22,8 +18,8 @@ const within, maxWithin = "within", 2
 // short parses the argument of a short name, and expands it into n.
 func (p *parser) short(n *Node, name string) error {
 	start := n.Offset
-	a := Node{Op: OpForward, Kind: kinds.ByName("follow").Kind} // any leaf that takes an account will do
-	if err := p.literals(&a, name); err != nil {
+	var a Node
+	if err := p.literals(&a, name, p.e.words.functions["follows"]); err != nil { // any set that takes an account will do
 		return err
 	}
 	if !a.Window.All() {

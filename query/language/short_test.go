@@ -78,7 +78,7 @@ func TestWithin(t *testing.T) {
 // No configured kind takes a word of the language for one of its sets.
 func TestWordsAreReserved(t *testing.T) {
 	for name, f := range NewVocabulary(kinds.BuiltIn).functions {
-		if slices.Contains([]Op{OpForward, OpReverse}, f.op) || f.op == OpLists && name != "lists" {
+		if slices.Contains([]Op{OpForward, OpReverse}, f.Op) || f.Op == OpLists && name != "lists" {
 			continue // of a kind
 		}
 		if _, err := kinds.Parse("a.b.c subject did xs " + name); err == nil || !strings.Contains(err.Error(), "a reserved word") {

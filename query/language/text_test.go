@@ -135,7 +135,7 @@ func quote(s string) string {
 
 func nameOf(v *Vocabulary, n *Node) string {
 	for name, f := range v.functions {
-		if f.op == n.Op && (f.kind == n.Kind || !n.Op.IsSet()) {
+		if f.Op == n.Op && (f.Kind == n.Kind || !n.Op.IsSet()) {
 			return name
 		}
 	}
