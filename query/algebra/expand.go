@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
@@ -32,12 +33,17 @@ import (
 // generalization of sampling without replacement from a finite universe", 1952), so that counts and
 // scores are right on average.
 type hop struct {
+	language.Weighing // zero if scores do not matter
+
 	v *Evaluation
-	w Walk
 	t *Tally
 
-	effective ask.Window          // with decay, of the records that add to a score
-	authors   map[dict.ID]dict.ID // of the lists, if w leads along them
+	via       language.Via
+	window    ask.Window          // of the records that make the edge
+	effective ask.Window          // with decay, of those that add to a score
+	exact     bool                // fail instead of reading a sample
+	scores    map[uint64]float64  // of the members, with weigh=score
+	authors   map[dict.ID]dict.ID // of the lists, if via leads along them
 
 	limited bool // it ends when the budget is spent
 	left    int  // units
@@ -66,13 +72,18 @@ const (
 
 var errSpent = errors.New("the hop has spent its budget")
 
-// Expand counts how many members lead to each result along w.Via. members are of the namespace
-// w.Via.From. It skips hidden members and leaves out hidden results. If w.Exact or v.Exact is
-// set, it fails instead of reading a sample.
-func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
-	h := hop{v: v, w: w, effective: w.effective()}
+// Expand counts how many members lead to each result of n, a rank(…), and adds up scores if they matter. members are of the
+// namespace n.Rank.Via.From. It skips hidden members and leaves out hidden results. If n.Rank.Exact or v.Exact is set, it fails
+// instead of reading a sample.
+func (v *Evaluation) Expand(n *language.Node, members sets.Set) (*Tally, error) {
+	h := hop{v: v, via: n.Rank.Via, window: Within(n.Window), exact: n.Rank.Exact || v.Exact, scores: v.weights[&n.Args[0]]}
+	if n.Rank.Scored {
+		h.Weighing = n.Rank.Weighing
+	}
+	// Older records add nothing: 2^-1075 is no float64.
+	h.effective = h.window.And(ask.WindowOf(h.Now-1075*h.Decay.Microseconds(), language.LatestAt(time.UnixMicro(h.Now))+1))
 	read := h.whole
-	if w.Via.Op == language.OpAuthors {
+	if h.via.Op == language.OpAuthors {
 		read = h.byAuthors
 	}
 	t, err := read(members)
@@ -82,16 +93,15 @@ func (v *Evaluation) Expand(members sets.Set, w Walk) (*Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.LeaveOut(v.hiddenIn(w.Via.Is))
-	t.LeaveOut(w.Except)
+	t.LeaveOut(v.hiddenIn(h.via.Is))
 	return t, v.Ended.Err()
 }
 
 // start prepares to read members in a number of units; 0 units are unlimited.
 func (h *hop) start(members sets.Set, units int) (err error) {
-	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.w.ByScore()}
+	h.t = &Tally{Heavy: h.v.budget.Heavy, Weighted: h.ByScore()}
 	h.left, h.limited = units, units > 0
-	if h.w.Via.Op == language.OpListed && h.authors == nil {
+	if h.via.Op == language.OpListed && h.authors == nil {
 		h.authors = map[dict.ID]dict.ID{}
 		err = AuthorsOf(h.v, members, func(list, author dict.ID, _ ask.Path) { h.authors[list] = author })
 	}
@@ -104,18 +114,18 @@ func (h *hop) byAuthors(members sets.Set) (*Tally, error) {
 		return h.t, err
 	}
 	all, most := members.Len(), max(h.v.HopUnits/(memberUnits+1), 1)
-	if all > uint64(most) && !h.w.Exact && !h.v.Exact {
+	if all > uint64(most) && !h.exact {
 		members = lowest(members, sets.Set{}, most, 0, nil)
 	}
 	h.report(members.Len(), all)
 	var failed error
 	err := AuthorsOf(h.v, members, func(record, author dict.ID, key ask.Path) {
-		if failed != nil || !h.w.Window.Has(key) {
+		if failed != nil || !h.window.Has(key) {
 			return
 		}
-		weight := h.w.weightOf(uint64(record))
-		if h.w.Decay > 0 {
-			if weight = h.w.aged(weight, key.TID); !h.effective.Has(key) {
+		weight := h.weightOf(uint64(record))
+		if h.Decay > 0 {
+			if weight = h.aged(weight, key.TID); !h.effective.Has(key) {
 				weight = 0
 			}
 		}
@@ -133,7 +143,7 @@ func (h *hop) byAuthors(members sets.Set) (*Tally, error) {
 // budget is spent after enough of them, these are the sample.
 func (h *hop) whole(members sets.Set) (*Tally, error) {
 	units := h.v.HopUnits
-	if h.w.Exact || h.v.Exact {
+	if h.exact {
 		units = 0
 	}
 	if err := h.start(members, units); err != nil {
@@ -160,12 +170,12 @@ func (h *hop) whole(members sets.Set) (*Tally, error) {
 // foresee ends an attempt that is bound to end later, before it reads anything: the members of forward sets without a window are counted in
 // the accounts' states.
 func (h *hop) foresee(members sets.Set) error {
-	if h.w.Via.Op != language.OpForward || !h.w.Window.All() || members.Len() > manyMembers {
+	if h.via.Op != language.OpForward || !h.window.All() || members.Len() > manyMembers {
 		return nil
 	}
-	ids := slices.DeleteFunc(IDs(sets.AndNot(members, h.v.hiddenIn(h.w.Via.From)).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
+	ids := slices.DeleteFunc(IDs(sets.AndNot(members, h.v.hiddenIn(h.via.From)).List(nil)), func(id dict.ID) bool { return id >= dict.FirstReserved })
 	edges := uint64(0)
-	err := h.v.View.RecordCounts(h.w.Via.Kind, ids, func(_ int, n uint64) error { edges += n; return h.v.Ended.Err() })
+	err := h.v.View.RecordCounts(h.via.Kind, ids, func(_ int, n uint64) error { edges += n; return h.v.Ended.Err() })
 	if err == nil && edges > lightResults {
 		err = h.v.budget.Heavy()
 	}
@@ -184,7 +194,7 @@ const (
 
 // read expands members until the budget is spent, and returns how many it read.
 func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
-	hidden := h.v.hiddenIn(h.w.Via.From)
+	hidden := h.v.hiddenIn(h.via.From)
 	visible := func(yield func(uint64) bool) {
 		for member := range order {
 			if !hidden.Has(member) && dict.ID(member) < dict.FirstReserved && !yield(member) {
@@ -192,7 +202,7 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 			}
 		}
 	}
-	begin := func(member uint64) { h.v.BeginSet(h.w.Via.Op, h.w.Via.Kind, dict.ID(member)) }
+	begin := func(member uint64) { h.v.BeginSet(h.via.Op, h.via.Kind, dict.ID(member)) }
 	for member := range ask.Ahead(h.v.View, visible, begin) {
 		if err := h.expand(member); err != nil {
 			return read, err
@@ -204,7 +214,7 @@ func (h *hop) read(order iter.Seq[uint64]) (read uint64, err error) {
 
 // visible returns how many of the members read does not skip.
 func (h *hop) visible(members sets.Set) (n uint64) {
-	hidden := h.v.hiddenIn(h.w.Via.From)
+	hidden := h.v.hiddenIn(h.via.From)
 	for id := range members.All() {
 		if !hidden.Has(id) && dict.ID(id) < dict.FirstReserved {
 			n++
@@ -228,7 +238,7 @@ func (h *hop) sample(members sets.Set) (*Tally, error) {
 	units, all := h.v.HopUnits, h.visible(members)
 	order := members
 	if most := units / memberUnits; all > uint64(most) {
-		order = lowest(members, h.v.hiddenIn(h.w.Via.From), most, 0, nil)
+		order = lowest(members, h.v.hiddenIn(h.via.From), most, 0, nil)
 	}
 	if err := h.start(order, units); err != nil {
 		return h.t, err
@@ -253,7 +263,7 @@ func (h *hop) report(read, all uint64) {
 		what = append(what, fmt.Sprintf("read the sets of %d of %d members", read, all))
 	}
 	if len(what) > 0 {
-		h.v.samples = append(h.v.samples, "the ranking via "+h.w.Via.Name+" "+strings.Join(what, " and "))
+		h.v.samples = append(h.v.samples, "the ranking via "+h.via.Name+" "+strings.Join(what, " and "))
 	}
 }
 
@@ -304,17 +314,16 @@ func (h *hop) expand(member uint64) error {
 	if err := h.spend(memberUnits); err != nil {
 		return err
 	}
-	w, id := &h.w, dict.ID(member)
-	weight := w.weightOf(member)
-	l := Leaf{Op: w.Via.Op, Kind: w.Via.Kind, Of: id, By: h.authors[id], Window: w.Window}
+	id, weight := dict.ID(member), h.weightOf(member)
+	l := Leaf{Op: h.via.Op, Kind: h.via.Kind, Of: id, By: h.authors[id], Window: h.window}
 	switch {
 	case l.Op == language.OpReverse:
 		return h.reverse(l, weight)
-	case w.Decay > 0:
+	case h.Decay > 0:
 		return h.forwardAged(l, weight)
 	case l.Op == language.OpForward:
 		var err error
-		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, w.Window); err != nil {
+		if h.ids, err = h.v.View.AppendSubjects(h.ids[:0], l.Kind, id, h.window); err != nil {
 			return err
 		}
 	default:
@@ -356,7 +365,7 @@ func (h *hop) forwardAged(l Leaf, weight float64) (err error) {
 	offer := func(id dict.ID, p ask.Path) {
 		h.ids, h.weights = append(h.ids, uint64(id)), append(h.weights, 0)
 		if h.effective.Has(p) {
-			h.weights[len(h.weights)-1] = h.w.aged(weight, p.TID)
+			h.weights[len(h.weights)-1] = h.aged(weight, p.TID)
 		}
 	}
 	if l.Op == language.OpForward {
@@ -379,7 +388,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 	if err != nil {
 		return err
 	}
-	if h.w.Decay == 0 && within.All() {
+	if h.Decay == 0 && within.All() {
 		k := h.thin(set.Len(), 1)
 		if err := h.spend(int(set.Len() / uint64(k))); err != nil {
 			return err
@@ -395,7 +404,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		if dated, set, err = h.v.View.DatedIn(l.Kind, l.Of, within); err != nil {
 			return err
 		}
-		if h.w.Decay > 0 { // it needs their records
+		if h.Decay > 0 { // it needs their records
 			dated, set = sets.Set{}, sets.Or(dated, set)
 		}
 	}
@@ -408,9 +417,9 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		return err
 	}
 	if set.Len() > MaxWindowed {
-		return &LimitError{fmt.Sprintf("since, until and decay read the records of every member of %s, and fail on sets above %d members; one set has %d", h.w.Via.Name, MaxWindowed, set.Len())}
+		return &LimitError{fmt.Sprintf("since, until and decay read the records of every member of %s, and fail on sets above %d members; one set has %d", h.via.Name, MaxWindowed, set.Len())}
 	}
-	if h.w.Decay == 0 {
+	if h.Decay == 0 {
 		if set, err = h.v.View.ActorsIn(l.Kind, l.Of, within, set); err != nil {
 			return err
 		}
@@ -423,7 +432,7 @@ func (h *hop) reverse(l Leaf, weight float64) error {
 		score, in := 0.0, within.All() // records without a time, of the future, and old ones add to the count but not to the score
 		tid, found, err := h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, h.effective)
 		if found {
-			score, in = h.w.aged(weight, tid), true
+			score, in = h.aged(weight, tid), true
 		} else if err == nil && !in {
 			_, in, err = h.v.View.NewestTo(l.Kind, dict.ID(actor), l.Of, within)
 		}

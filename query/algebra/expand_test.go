@@ -29,8 +29,8 @@ func hopWith(t *testing.T, g *oracle.Graph, text string, units int) (h hopped, e
 		n := &e.Root
 		of, err := v.Set(&n.Args[0])
 		must(t, err)
-		v.HopUnits = units
-		ta, err := v.Expand(of, Walk{Via: n.Rank.Via, Window: Within(n.Window), Weighing: n.Rank.Weighing, Exact: n.Rank.Exact})
+		v.HopUnits, n.Rank.Scored = units, true
+		ta, err := v.Expand(n, of)
 		if err != nil {
 			return err
 		}

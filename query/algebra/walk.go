@@ -4,21 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"skein.blue/graph/ask"
 	"skein.blue/internal/sets"
 	"skein.blue/query/language"
 )
-
-// A Walk is one step from the members of a set, along an edge.
-type Walk struct {
-	language.Weighing
-
-	Via     language.Via
-	Window  ask.Window         // of the records that make the edge
-	Except  sets.Set           // of the results
-	Weights map[uint64]float64 // of the members, with weigh=score
-	Exact   bool               // fail instead of reading a sample
-}
 
 // leafSet returns the members of a leaf.
 func (r *Reader) leafSet(l Leaf) (set sets.Set, err error) {
@@ -58,20 +46,15 @@ func (v *Evaluation) Tally(n *language.Node) (*Tally, error) {
 	if err != nil {
 		return nil, err
 	}
-	walk := Walk{Via: n.Rank.Via, Window: Within(n.Window), Exact: n.Rank.Exact}
+	var except sets.Set
 	if len(n.Args) > 1 {
-		if walk.Except, err = v.Set(&n.Args[1]); err != nil {
+		if except, err = v.Set(&n.Args[1]); err != nil {
 			return nil, err
 		}
 	}
-	if n.Rank.Scored {
-		walk.Weighing = n.Rank.Weighing
-	}
-	if walk.OfScores {
-		walk.Weights = v.weights[&n.Args[0]]
-	}
-	t, err := v.Expand(of, walk)
+	t, err := v.Expand(n, of)
 	if err == nil {
+		t.LeaveOut(except)
 		t.Of = of.Len() - sets.AndLen(v.hiddenIn(n.Rank.Via.From), of)
 	}
 	return t, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
@@ -12,22 +11,17 @@ import (
 )
 
 // weightOf returns the weight of a member, from 0 to 1.
-func (w *Walk) weightOf(member uint64) float64 {
-	if !w.OfScores {
+func (h *hop) weightOf(member uint64) float64 {
+	if !h.OfScores {
 		return 1
 	}
-	return w.Weights[member]
+	return h.scores[member]
 }
 
 // aged returns the weight of an edge whose newest record with a time has the given TID.
-func (w *Walk) aged(weight float64, tid uint64) float64 {
-	age := max(w.Now-int64(ask.MicrosOf(tid)), 0)
-	return weight * math.Exp2(-float64(age)/float64(w.Decay.Microseconds()))
-}
-
-// effective returns the part of the window whose records add to a score: 2^-1075 is no float64.
-func (w *Walk) effective() ask.Window {
-	return w.Window.And(ask.WindowOf(w.Now-1075*w.Decay.Microseconds(), language.LatestAt(time.UnixMicro(w.Now))+1))
+func (h *hop) aged(weight float64, tid uint64) float64 {
+	age := max(h.Now-int64(ask.MicrosOf(tid)), 0)
+	return weight * math.Exp2(-float64(age)/float64(h.Decay.Microseconds()))
 }
 
 const (
