@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -89,17 +88,9 @@ func (g *adminGuard) judge(r *http.Request) (status int, why string) {
 		"; set SKEIN_ADMIN_TOKEN or --admin-token-file for skein serve and for this command, or listen on loopback (--admin-listen 127.0.0.1:3211)"
 }
 
-// crossSite reports whether a browser marked the request as coming from another site.
+// crossSite reports whether a browser marked the request as coming from another site, whatever its method.
 func crossSite(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return true
-	}
-	for _, origin := range r.Header.Values("Origin") {
-		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
-			return true
-		}
-	}
-	return false
+	return new(http.CrossOriginProtection).Check(&http.Request{Method: http.MethodPost, Header: r.Header, Host: r.Host}) != nil
 }
 
 // isLocal reports whether a Host header names loopback, or the listener's own address.
