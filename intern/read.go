@@ -27,7 +27,7 @@ func Lookup(r kv.Reader, b *Batch) error {
 func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s []byte) error) error {
 	if ns == dict.DID {
 		var buf []byte
-		return Forms(r, dict.DID, ids, func(i int, v []byte) error {
+		return forms(r, dict.DID, ids, func(i int, v []byte) error {
 			buf = dict.AppendDID(buf[:0], v)
 			return each(i, buf)
 		})
@@ -41,7 +41,7 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 	uris := make([]uri, len(ids))
 	index := make(map[dict.ID]int, len(ids))
 	var authors []dict.ID
-	err := Forms(r, dict.URI, ids, func(i int, v []byte) error {
+	err := forms(r, dict.URI, ids, func(i int, v []byte) error {
 		tid, author, collection, packed, err := dict.UnpackURI(v)
 		if !packed {
 			uris[i].raw = string(dict.UnpackRaw(v))
@@ -81,7 +81,7 @@ func Strings(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, s [
 func Authors(r kv.Reader, ids []dict.ID, each func(i int, author dict.ID, tid uint64) error) error {
 	authors, tids, raw := make([]dict.ID, len(ids)), make([]uint64, len(ids)), map[int]int{}
 	var b Batch // of the authors of the URIs in raw
-	err := Forms(r, dict.URI, ids, func(i int, v []byte) (err error) {
+	err := forms(r, dict.URI, ids, func(i int, v []byte) (err error) {
 		var packed, ok bool
 		if tids[i], authors[i], _, packed, err = dict.UnpackURI(v); packed {
 			return err
@@ -170,8 +170,8 @@ func EachForm(r kv.Reader, ns dict.Namespace, each func(id dict.ID, form []byte)
 	})
 }
 
-// Forms calls each with the stored form of the string of every id, in order, as Strings does. If the ids ascend, it reads each group once.
-func Forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
+// forms calls each with the stored form of the string of every id, in order, as Strings does. If the ids ascend, it reads each group once.
+func forms(r kv.Reader, ns dict.Namespace, ids []dict.ID, each func(i int, form []byte) error) error {
 	var keys kv.Keys
 	var form []byte
 	starts := make([]int, 0, len(ids)+1) // the index in ids at which each group starts

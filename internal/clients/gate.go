@@ -3,6 +3,7 @@ package clients
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -282,6 +283,6 @@ func (a *Whole) Write(b []byte) (int, error) { return a.Body.Write(b) }
 
 // Send sends the answer.
 func (a *Whole) Send() {
-	a.ResponseWriter.WriteHeader(a.status)
+	a.ResponseWriter.WriteHeader(cmp.Or(a.status, http.StatusOK))
 	_, _ = a.ResponseWriter.Write(a.Body.Bytes()) // it fails if the client is gone
 }
