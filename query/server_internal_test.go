@@ -60,7 +60,7 @@ func TestTags(t *testing.T) {
 		}
 		seen[tag] = call
 	}
-	long := s.get("query?format=csv&limit=2&set=followers(" + star + ")" + strings.Repeat("+", 2<<10)).Header()
+	long := s.get("query?format=csv&limit=2&set=followers(" + star + ")" + strings.Repeat("+", 1<<10)).Header()
 	if long.Get("Link") != "" || long.Get("Skein-Cursor") == "" {
 		t.Errorf("the headers of a page of a long query: %v", long)
 	}

@@ -203,12 +203,10 @@ func (f formatted) of(h http.Header, r *http.Request) ([]byte, error) {
 	}
 	h.Set("Content-Type", f.contentType)
 	h.Set("Access-Control-Expose-Headers", "Link, Skein-As-Of, Skein-Cursor, Skein-Total, Skein-Incomplete, Skein-Sample")
-	if t.cursor != "" && r.Method != http.MethodPost {
+	if t.cursor != "" && r.Method != http.MethodPost && len(r.URL.RawQuery) <= 1<<10 { // Encode may triple it, and nginx fails on 4 KiB
 		values := r.URL.Query()
 		values.Set("cursor", t.cursor)
-		if next := values.Encode(); len(next) <= 2<<10 { // nginx fails on headers above 4 KiB
-			h.Set("Link", "<"+r.URL.Path+"?"+next+`>; rel="next"`)
-		}
+		h.Set("Link", "<"+r.URL.Path+"?"+values.Encode()+`>; rel="next"`)
 	}
 	for name, value := range map[string]string{"Skein-Cursor": t.cursor, "Skein-Total": text(t.total), "Skein-Incomplete": about.Reason, "Skein-Sample": about.Sample} {
 		if value != "" {

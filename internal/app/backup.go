@@ -22,6 +22,7 @@ import (
 	"skein.blue/internal/kv/pebblekv"
 	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
+	"skein.blue/query"
 	"skein.blue/query/evidence"
 )
 
@@ -167,9 +168,7 @@ func (s *server) checkpointEndpoint(mux *http.ServeMux) {
 			refuse(w, http.StatusConflict, errors.New("another checkpoint of this daemon's store is in use, by a backup or an export; wait until it has ended"))
 			return
 		}
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Time{}) // the client waits for as long as its backup takes
-		_ = control.SetWriteDeadline(time.Time{})
+		control := query.WithoutDeadline(w, r) // the client waits for as long as its backup takes
 		c, err := s.Checkpoint(r.Context())
 		if err != nil {
 			refuse(w, http.StatusInternalServerError, err)

@@ -115,14 +115,9 @@ func Handler(api http.Handler, live *Live, o Options) http.Handler {
 		}
 		answerJSON(w, config)
 	})
-	mux.HandleFunc("GET /page/{name}", func(w http.ResponseWriter, r *http.Request) {
-		f := files[r.PathValue("name")]
-		if f == nil {
-			http.NotFound(w, r)
-			return
-		}
-		f.ServeHTTP(w, r)
-	})
+	for name, f := range files {
+		mux.Handle("GET /page/"+name, f)
+	}
 	if o.People != nil {
 		for _, pattern := range []string{"GET /xrpc/app.bsky.actor.getProfiles", "GET /xrpc/app.bsky.actor.searchActorsTypeahead", "GET /xrpc/app.bsky.feed.getPosts", "GET /page/faces/"} {
 			mux.Handle(pattern, o.People)

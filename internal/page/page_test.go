@@ -63,7 +63,6 @@ func TestHandler(t *testing.T) {
 		{"/page/complete.js", "*/*", "text/javascript; charset=utf-8", "'use strict'"},
 		{"/page/style.css", "*/*", "text/css; charset=utf-8", ":root"},
 		{"/page/icon.svg", "*/*", "image/svg+xml", "<svg"},
-		{"/page/none.js", "*/*", "text/plain; charset=utf-8", "404"},
 		{"/page/config.json", "*/*", "application/json", `{"handles":false,"people":false,"public":true,"sets":[{"name":"followers",`},
 		{"/robots.txt", "*/*", "text/plain; charset=utf-8", "User-agent"},
 	} {
