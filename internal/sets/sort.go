@@ -66,7 +66,7 @@ func (s *Sorter) Sort() []Item {
 	return s.items
 }
 
-// SortBy sorts a list into spare: by keys, of which the last one counts most, and values whose keys are equal by compare.
+// SortBy sorts a list into spare: by the last key, then by those before it, and values with equal keys by compare.
 func SortBy[T any](s *Sorter, list, spare []T, compare func(x, y T) int, keys ...func(*T) uint64) []T {
 	s.Reset()
 	for i := range list {
