@@ -426,11 +426,19 @@ func TestUntil(t *testing.T) {
 	}}); err != nil {
 		t.Error(err)
 	}
+	late := 1
 	s.fail = func(w http.ResponseWriter, _ *http.Request) bool {
+		if late--; late < 0 {
+			return false
+		}
 		_, err := io.WriteString(w, `{"plannedThroughSeq":5,"sealedTipSeq":5,"segments":[]}`)
 		return err == nil
 	}
-	if err := s.read(t.Context(), g, Options{}); !errors.Is(err, ErrRestarted) {
+	if err := s.read(t.Context(), g, Options{}); err != nil || late > 0 {
+		t.Errorf("a replica that is late: %v", err)
+	}
+	late = 2
+	if err := s.read(t.Context(), g, Options{Tries: 2}); !errors.Is(err, ErrRestarted) {
 		t.Errorf("an archive that begins again: %v", err)
 	}
 	must(t, g.SetFuture(t.Context(), "archive http://archive.example.com"))

@@ -138,13 +138,14 @@ func (c *client) plan(ctx context.Context, after, before int64) (p plan, err err
 	}
 	err = c.do(ctx, "planSnapshot", c.url("planSnapshot", nil), b, func(resp *http.Response) error {
 		p = plan{}
-		return json.NewDecoder(io.LimitReader(resp.Body, maxPlan)).Decode(&p)
+		err := json.NewDecoder(io.LimitReader(resp.Body, maxPlan)).Decode(&p)
+		if err == nil && p.SealedTipSeq < after { // or a cache or a replica is late
+			err = fmt.Errorf("%w: it ends at %d, but was read to %d", ErrRestarted, p.SealedTipSeq, after)
+		}
+		return err
 	})
 	if err != nil {
 		return p, err
-	}
-	if p.SealedTipSeq < after {
-		return p, fmt.Errorf("%w: it ends at %d, but was read to %d", ErrRestarted, p.SealedTipSeq, after)
 	}
 	if p.PlannedThroughSeq < after && p.SealedTipSeq > after {
 		return p, fmt.Errorf("%w: planSnapshot after %d goes back to %d", ErrArchive, after, p.PlannedThroughSeq)
