@@ -53,12 +53,9 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 		return v.View.HasEdgeIn(n.Kind, actor, id, Within(n.Window))
 	case language.OpReverse:
 		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], Within(n.Window))
-	case language.OpListed, language.OpLists:
-		t, err := v.Leaf(LeafOf(n, v.IDs))
-		return t.Set.Has(uint64(id)), err
 	case language.OpMembers:
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
-	case language.OpRank, language.OpBlend, language.OpSample, language.OpAuthors, language.OpBy:
+	case language.OpListed, language.OpLists, language.OpRank, language.OpBlend, language.OpSample, language.OpAuthors, language.OpBy:
 		set, err := v.Set(n)
 		if id == dict.None {
 			id = standIn(v, x)
