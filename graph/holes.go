@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"skein.blue/graph/format"
@@ -41,10 +40,8 @@ func (s *past) SetCompared(ctx context.Context, noted uint64) error {
 // lateStart is the reason of the hole before the first stream of a store that had accounts already.
 const lateStart = "late_start"
 
-// isStream reports whether a source is a stream: an archive is not, nor are fetched repos, which have no name.
-func isStream(source string) bool {
-	return source != "" && !strings.HasPrefix(source, format.RosterArchive)
-}
+// isStream reports whether a source is a stream.
+func isStream(source string) bool { return format.Cursor{Source: source}.IsStream() }
 
 // late returns a hole if no stream was heard before, and the store has accounts: whatever it knows of them and of all
 // others was read earlier, and nobody listened since. An import says itself what was missed.

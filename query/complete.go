@@ -304,7 +304,7 @@ func (c *claim) settle(to *caveats) error {
 	var through time.Time
 	for _, cursor := range cursors {
 		p.Sources = append(p.Sources, sourceName(cursor.Source))
-		if cursor.Time.After(through) {
+		if cursor.IsStream() && cursor.Time.After(through) {
 			through = cursor.Time
 		}
 	}

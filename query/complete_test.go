@@ -364,6 +364,12 @@ func TestProof(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", call, *got, want)
 		}
 	}
+	b.Reset()
+	b.Seen(1, []byte("2096-01-01T00:00:00Z"))
+	must(t, w.store.Apply(t.Context(), graph.RosterArchive+"https://archive.example.com", &b))
+	if got := ask("query?set=members(" + a[0] + ")&proof=true"); got == nil || got.Through != newest || len(got.Sources) != 2 {
+		t.Errorf("an archive is no stream: %+v", got)
+	}
 	w.happen(&oracle.Event{Type: oracle.CommitEvent, Seq: 5, DID: a[3], Since: oracle.TID(1 << 19), Rev: oracle.TID(1 << 21)}) // an older record of it may be missing
 	for call, want := range all {
 		if got := ask(call + "&proof=true"); (got == nil) != (want.Oldest == "roster" || strings.Contains(call, never)) {

@@ -252,7 +252,7 @@ func getStats(ctx context.Context, q *call) (any, error) {
 	}
 	var newest time.Time
 	for _, c := range cursors {
-		if c.Source == o.Relay || o.Relay == "" && !c.Time.Before(newest) {
+		if c.Source == o.Relay || o.Relay == "" && c.IsStream() && !c.Time.Before(newest) {
 			newest = c.Time
 			out.Relay = c.Source
 			if c.Seq > 0 { // at 0, no event has been applied

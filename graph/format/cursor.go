@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -74,4 +75,9 @@ type Cursor struct {
 	// Exact says that Time is exactly the time that the event named. It distinguishes the
 	// event from one with the same number in a restarted sequence.
 	Exact bool `json:"exact,omitempty"`
+}
+
+// IsStream reports whether the source is a stream: an archive is not, nor are fetched repos, which have no name.
+func (c Cursor) IsStream() bool {
+	return c.Source != "" && !strings.HasPrefix(c.Source, RosterArchive)
 }

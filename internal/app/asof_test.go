@@ -9,6 +9,8 @@ import (
 
 	"skein.blue/consumer"
 	"skein.blue/consumer/wire"
+	"skein.blue/graph"
+	"skein.blue/graph/batch"
 	"skein.blue/internal/app"
 	"skein.blue/internal/sim/relay"
 	"skein.blue/internal/sim/synth"
@@ -73,9 +75,15 @@ func TestAnswersAreDated(t *testing.T) {
 		was = want
 	}
 	stop()
+	var archived batch.Batch
+	archived.Seen(1, []byte("2096-01-01T00:00:00Z"))
+	must(t, x.Graph.Apply(t.Context(), graph.RosterArchive+"https://archive.example.com", &archived))
 	closeIt()
 	x, _ = open(t, dir, nil)
 	base, admin, _ = serve(t, x, nil)
+	if _, _, stats := get(t, base+"/xrpc/blue.skein.graph.getStats", nil); strings.Contains(stats, "archive") {
+		t.Errorf("an archive is no relay: %s", stats)
+	}
 	for _, path := range []string{base + "/xrpc/blue.skein.graph.getStats", admin + "/readyz"} {
 		if at := asOf(t, path); !at.Equal(was) {
 			t.Errorf("without a consumer, %s: %v, want %v", path, at, was)

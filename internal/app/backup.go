@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,7 +137,7 @@ func Summarize(ctx context.Context, dir string) (s backup.Summary, err error) {
 		s = backup.Summary{Format: int(format.Newest), Accounts: counts.Accounts, Records: counts.Records, Complete: index.All() == nil}
 		cursors, err := v.Cursors()
 		for _, c := range cursors {
-			if !strings.HasPrefix(c.Source, format.RosterArchive) && (s.Source == "" || c.Time.After(s.Seen)) {
+			if c.IsStream() && (s.Source == "" || c.Time.After(s.Seen)) {
 				s.Source, s.Cursor, s.Seen = c.Source, int64(c.Seq), c.Time.UTC()
 			}
 		}

@@ -41,6 +41,9 @@ func (s *server) sample(ctx context.Context) (page.Sample, error) {
 		return now, err
 	}
 	for _, c := range cursors {
+		if !c.IsStream() { // an archive changes nothing of complete accounts
+			continue
+		}
 		s.stored.Store(max(s.stored.Load(), c.Time.UnixMicro()))
 		if c.Source == s.source || s.source == "" && (now.CursorTime == nil || c.Time.After(*now.CursorTime)) {
 			now.Cursor, now.CursorTime = new(int64(c.Seq)), &c.Time
