@@ -767,7 +767,8 @@ func (n *net) beginArchive() {
 	if n.archive || n.at < n.heard {
 		return
 	}
-	if n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "x" })) {
+	n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Archive = "x" }))
+	if n.s.Backfill().Archive == "" {
 		return
 	}
 	n.archive, n.row, n.rows = true, 0, n.at+n.rng.IntN(len(n.stream)-n.at+1)
@@ -1029,10 +1030,26 @@ func (n *net) check() {
 		if within && !hidden {
 			n.same(a, &of, x, window, "everybody's new")
 		}
+		status := (everybody || within || x.Statuses() == nil) && !(hidden && of.State.Has(format.FlagResync)) || hidden && x.Own(&of, kinds.Hidden, window) == nil
+		if status && !of.State.Has(format.FlagErasing) && !n.possible(a, !hidden) {
+			n.t.Errorf("account %d is called hidden=%v at %d, and is not: %+v, %+v", a, hidden, n.at, of.State, x.Past)
+		}
 	}
 	if each && !everybody {
 		n.t.Errorf("every account is complete and in the roster, and everybody is not: %+v", x)
 	}
+}
+
+// possible reports whether an account is active, or is not, by its last status at this place of the stream, or by what came later. It was
+// active before the index listened if nobody said otherwise.
+func (n *net) possible(a int, active bool) bool {
+	is := active
+	for _, i := range n.accounts[a].events {
+		e := &n.stream[i]
+		says := e.active == active
+		is = says || is && (e.what != "status" || i >= n.at || i < n.heard && active)
+	}
+	return is
 }
 
 // claim counts a claim.

@@ -92,10 +92,16 @@ func (x *Index) unwritten() *Missing {
 	return &Missing{Accounts: accounts, Roster: 1, Reason: fmt.Sprintf("%d %% of the network is not indexed at present: a writer of the index has stopped (operators: see getStats)", percent)}
 }
 
+// unconfirmed reports whether what the index has of accounts may be an archive's, of a time long past.
+func (x *Index) unconfirmed() bool { return x.Past.Archive != "" || x.Past.Roster.Unconfirmed }
+
 // Statuses returns why accounts that the index shows may not be active, or others may be.
 func (x *Index) Statuses() *Missing {
-	if x.Holes.Uncompared() {
+	switch {
+	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: unheard}
+	case x.unconfirmed():
+		return x.Roster()
 	}
 	return x.unwritten()
 }
@@ -108,8 +114,8 @@ func (x *Index) Roster() *Missing {
 		return &Missing{Roster: 1, Reason: fmt.Sprintf("this index has %s, a part of the network, and of all others only what they did to %s since %s", counted(around.Members, "account"), who(around.Centers), x.began().Format(time.RFC3339))}
 	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: unheard}
-	case !r.Known() && x.Past.Archive != "":
-		return &Missing{Roster: 1, Reason: "skein is reading the archive from which it will know all accounts"}
+	case x.Past.Archive != "":
+		return &Missing{Roster: 1, Reason: "skein is reading the archive from which it will know all accounts, and which of them are active"}
 	case !r.Known() && len(x.Past.Hosts) > 0:
 		return &Missing{Roster: 1, Reason: "skein is reading the lists of all accounts"}
 	case !r.Known() && x.Counts.Accounts == 0:
@@ -170,7 +176,7 @@ func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
 		doubtful = x.Counts.Missed
 	}
 	missing := x.unwritten()
-	if !heard {
+	if !heard || x.unconfirmed() {
 		missing = missing.Add(x.Roster())
 	}
 	if doubtful > 0 {
@@ -191,14 +197,15 @@ type Account struct {
 
 // Own returns what is missing of an account's own records of a kind, within a window.
 func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
-	if a.State.Has(ask.FlagHidden) && !x.Holes.Uncompared() && !a.Unwritten { // its sets are empty
+	hidden := a.State.Has(ask.FlagHidden)
+	if hidden && !x.Holes.Uncompared() && !a.Unwritten && !a.State.Has(ask.FlagResync) && (a.State.AccountSource != 0 || !x.unconfirmed()) { // its sets are empty
 		return nil
 	}
 	if m := x.Kind(k, w, true); m != nil {
 		m.Accounts = 1
 		return m
 	}
-	if x.Account(a) == Complete || x.Past.Around.Hops == 0 && x.heard(w) && !a.State.Missed() && !a.Unwritten {
+	if x.Account(a) == Complete || x.Past.Around.Hops == 0 && x.heard(w) && !hidden && !a.State.Missed() && !a.Unwritten {
 		return nil
 	}
 	return &Missing{Accounts: 1, Reason: x.explain(a)}
@@ -232,7 +239,7 @@ func (x *Index) Account(a *Account) string {
 		return Partial
 	case !st.Complete():
 		return Queued
-	case x.Holes.Uncompared(), (x.Past.Roster.Unconfirmed || x.Past.Archive != "") && st.Has(ask.FlagNoRoot):
+	case x.Holes.Uncompared(), x.unconfirmed() && st.Has(ask.FlagNoRoot):
 		return Unverified
 	}
 	return Complete

@@ -180,6 +180,7 @@ func TestOwn(t *testing.T) {
 		"another has stopped, unknown":     {index(stopped), unknown, all, evidence.Complete, ""},
 		"another has stopped, hidden":      {index(stopped), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden":                           {index(live), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
+		"hidden and queued":                {index(), state(rev | ask.FlagHidden | ask.FlagResync), all, evidence.Queued, "skein will refetch it"},
 		"hidden, after a hole":             {index(hole), state(rev | ask.FlagHidden), all, evidence.Unverified, "since events were lost"},
 		"whole, of a kind that was added":  {index(lacking), state(rev), all, evidence.Complete, "like has been indexed only since"},
 		"in a part, of one that was added": {index(swept), state(rev), all, evidence.Complete, ""},
@@ -248,4 +249,11 @@ func TestArchiveIsUnconfirmed(t *testing.T) {
 		}
 	}
 	check(t, "everybody", read.All(), 0, 1, 0, "has not yet compared it")
+	hidden, last := &evidence.Account{State: ask.RepoState{Flags: format.FlagHidden}}, &evidence.Account{State: ask.RepoState{Flags: format.FlagHidden, AccountSource: 1}}
+	for _, w := range []language.Window{{}, from(0)} {
+		check(t, "hidden", reading.Own(hidden, likes, w), 1, 0, 0, "has no records of")
+		check(t, "hidden by the stream", reading.Own(last, likes, w), 0, 0, 0, "")
+		check(t, "everybody, in a window", reading.Everybody("", likes, w), 0, 1, 0, "which of them are active")
+	}
+	check(t, "statuses", reading.Statuses(), 0, 1, 0, "which of them are active")
 }
