@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 		return err
 	}
 	m.jobs.run(ctx)
-	if err := m.resume(ctx); err != nil {
+	if err := m.resume(ctx); err != nil && !errors.Is(err, ErrBusy) { // an operator was first
 		return err
 	}
 	if began != nil {
@@ -141,6 +142,7 @@ func (m *Manager) Run(ctx context.Context, began func()) error {
 	m.fetcher.placer.flush(closing)
 	m.fetcher.placer.wait.Wait()
 	cancel()
+	m.jobs.run(ctx) // no job is reserved any more
 	m.jobs.wg.Wait()
 	return nil
 }
@@ -212,10 +214,13 @@ func (m *Manager) Hosts(ctx context.Context, hosts ...string) error {
 	if err != nil {
 		return err
 	}
-	job, err := m.lister.job(ctx, hosts)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(running, stop)() // Run waits for this
+	job, err := m.lister.job(asking, hosts)
 	if err != nil {
 		m.jobs.end(jobRepos, "")
-		return err
+		return cmp.Or(context.Cause(running), err)
 	}
 	m.lister.begin(running, job)
 	return nil

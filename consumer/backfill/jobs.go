@@ -24,7 +24,7 @@ const (
 
 // jobs are the jobs of a Manager: one of each type at a time.
 type jobs struct {
-	wg sync.WaitGroup // their goroutines, and those that record outcomes
+	wg sync.WaitGroup // the jobs, from their reservations on, and other goroutines of Run
 
 	mu      sync.Mutex        // guards the fields below
 	running context.Context   //nolint:containedctx // of Run; jobs that calls start run under it
@@ -49,6 +49,7 @@ func (j *jobs) reserve(job string) (context.Context, error) {
 	case j.busy[job]:
 		return nil, fmt.Errorf("%s: %w", map[string]string{jobRepos: "listing repos", jobArchive: "reading an archive"}[job], ErrBusy)
 	}
+	j.wg.Add(1)
 	j.busy[job] = true
 	delete(j.ended, job)
 	return j.running, nil
@@ -58,6 +59,9 @@ func (j *jobs) reserve(job string) (context.Context, error) {
 func (j *jobs) end(job, outcome string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.busy[job] {
+		j.wg.Done()
+	}
 	delete(j.busy, job)
 	if outcome != "" {
 		j.ended[job] = outcome

@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -206,9 +207,26 @@ func TestListContinues(t *testing.T) {
 	}
 }
 
-// Lists that a move of partitions interrupts continue when the Manager runs again.
+// Lists that a move of partitions interrupts continue when the Manager runs again, and what has not begun fails.
 func TestListsRunAgain(t *testing.T) {
-	m := idle(t, Options{}) // the stream is never heard, so the lists wait
+	asked, refused := make(chan struct{}, 100), make(chan error)
+	relay := answering(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	m := idle(t, Options{Relay: relay}) // the stream is never heard, so the lists wait
+	ctx, stop := context.WithCancelCause(t.Context())
+	must(t, m.Run(ctx, func() {
+		go func() { refused <- m.Hosts(t.Context()) }()
+		<-asked
+		stop(errors.New("partitions move"))
+	}))
+	if m.jobs.has(jobRepos) {
+		t.Fatal("Run has ended before the request for the hosts")
+	}
+	if err := <-refused; err == nil || err.Error() != "partitions move" {
+		t.Errorf("%v", err)
+	}
 	must(t, m.o.Store.ChangeBackfill(t.Context(), func(b *format.Backfill) {
 		b.Hosts = map[string]format.HostBackfill{"http://127.0.0.1:1": {}}
 	}))
