@@ -44,7 +44,11 @@ func (s *server) within(most string) error {
 	if err != nil {
 		return fmt.Errorf("maxLag: %w", err)
 	}
-	switch st := s.status(); {
+	st, at := s.status(), s.newest()
+	if c := s.consumer.Load(); c != nil && s.part && !at.IsZero() { // other writers may be further behind
+		st.Lag += max(0, c.Status().Newest.Sub(at))
+	}
+	switch {
 	case !st.HasLag:
 		return errors.New("no event has been indexed yet")
 	case st.Lag > limit:

@@ -22,7 +22,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"skein.blue/consumer"
 	"skein.blue/graph"
+	"skein.blue/graph/format"
 	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/backup"
@@ -189,7 +191,7 @@ func TestListsTakeTheirTime(t *testing.T) {
 	}
 }
 
-// While a writer is missing, a node is ready, but not current, and its metric says of how much.
+// While a writer is missing or behind, the others are ready, but not current, and a metric says of how much.
 func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
 	x := openHere(t)
 	store := memkv.Open(memkv.Options{Merger: graph.Merger()})
@@ -210,8 +212,13 @@ func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
 	if node.Unwritten().Percent() != 100 {
 		t.Errorf("before it has heard a writer, a node misses %d %%", node.Unwritten().Percent())
 	}
-	s := &server{Index: x}
-	s.stored.Store(time.Now().UnixMicro())
+	must(t, g.ImportCursor(t.Context(), format.Cursor{Source: "relay.test", Seq: 1, Time: time.Now()}, 1))
+	c, err := consumer.New(g, consumer.Options{Relay: "wss://relay.test"})
+	must(t, err)
+	x.consumer.Store(c)
+	x.part = true
+	s := &server{Index: x, o: ServeOptions{Consume: &consumer.Options{}}}
+	s.stored.Store(time.Now().Add(-30 * time.Minute).UnixMicro()) // of another writer
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { _ = g.FollowWriters(ctx) }()
@@ -222,6 +229,7 @@ func TestReadyzNamesWhatIsUnwritten(t *testing.T) {
 	for path, want := range map[string]string{
 		"/readyz":           "200 ready, but 75 % of the network is not indexed: a writer has stopped\n",
 		"/readyz?maxLag=1h": "503 not ready: 75 % of the network is not indexed: a writer has stopped\n",
+		"/readyz?maxLag=9m": "503 not ready: the index is 30m0s behind, which is more than 9m0s\n",
 		"/metrics":          "\nskein_graph_unwritten_ratio 0.75\n",
 	} {
 		rec := httptest.NewRecorder()
