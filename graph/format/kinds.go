@@ -52,7 +52,7 @@ func DecodeKinds(v []byte) (*kinds.Table, error) {
 		}
 		rows = append(rows, k)
 	}
-	t, err := kinds.TableOf(rows, len(rows))
+	t, err := kinds.TableOf(rows)
 	if err != nil {
 		return nil, fmt.Errorf("format: the kinds of the store: %w", err)
 	}

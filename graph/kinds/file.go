@@ -190,7 +190,7 @@ func Configure(t *Table, more []Info) (*Table, error) {
 		count[first]++
 		all = append(all, k)
 	}
-	return TableOf(all, len(have))
+	return TableOf(all)
 }
 
 // first returns the first number of the kinds whose path is of the same sort.

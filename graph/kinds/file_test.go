@@ -160,34 +160,13 @@ func TestConfigure(t *testing.T) {
 		"another name":           func(k *kinds.Info) { k.Name = "x" },
 		"no type":                func(k *kinds.Info) { k.To.Form = 99 },
 		"a verb":                 func(k *kinds.Info) { k.Verb = "x" },
+		"a built-in source":      func(k *kinds.Info) { k.Collection, k.To.Field = "app.bsky.graph.follow", []string{"subject"} },
 	} {
 		k := all[0]
 		k.Kind = kinds.FirstConfigured
 		change(&k)
-		if _, err := kinds.TableOf([]kinds.Info{k}, 0); err == nil {
+		if _, err := kinds.TableOf([]kinds.Info{k}); err == nil {
 			t.Errorf("%s is accepted", what)
 		}
-	}
-}
-
-// A store's kinds stay, even if a newer program has the same kinds built in.
-func TestStoredKindsStay(t *testing.T) {
-	clash := kinds.Info{
-		Kind: kinds.FirstConfigured, Name: "follows", Collection: "app.bsky.graph.follow", Forward: "follows", Reverse: "union", Optional: true,
-		To: kinds.End{Form: kinds.DID, Field: []string{"subject"}},
-	}
-	if _, err := kinds.TableOf([]kinds.Info{clash}, 0); err == nil {
-		t.Error("a file may contradict the built-in kinds")
-	}
-	table, err := kinds.TableOf([]kinds.Info{clash}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := table.Info(kinds.FirstConfigured)
-	if k == nil || k.Forward != "follows_" || k.Reverse != "union_" || len(table.Collection("app.bsky.graph.follow").Kinds) != 2 {
-		t.Errorf("%+v", k)
-	}
-	if table, err = kinds.Configure(table, parsed(t, someKinds)); err != nil || len(table.Configured()) != 4 {
-		t.Errorf("%v", err)
 	}
 }

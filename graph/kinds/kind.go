@@ -216,7 +216,7 @@ type Collection struct {
 
 // BuiltIn is the table of a store without configured kinds.
 var BuiltIn = func() *Table {
-	t, err := TableOf(nil, 0)
+	t, err := TableOf(nil)
 	if err != nil {
 		panic(err)
 	}
@@ -224,10 +224,8 @@ var BuiltIn = func() *Table {
 }()
 
 // TableOf returns the table of a store with configured kinds, which have their numbers. It fails
-// if they contradict each other, or built-in kinds. The first stored of them are already in a store, and keep
-// their numbers: a newer program may have the same kinds built in. Then both are indexed, and the names of the
-// configured sets get a trailing _ if they are taken.
-func TableOf(configured []Info, stored int) (*Table, error) {
+// if they contradict each other, or built-in kinds.
+func TableOf(configured []Info) (*Table, error) {
 	t := &Table{All: slices.Concat(All, configured), byName: map[string]*Info{}}
 	sources := map[string]*Info{}
 	sets := map[string]*Info{
@@ -246,21 +244,7 @@ func TableOf(configured []Info, stored int) (*Table, error) {
 				return nil, fmt.Errorf("kinds: %s has the number %d, which is invalid or taken", k.Source(), k.Kind)
 			}
 		}
-		if i >= len(All) && i < len(All)+stored {
-			for taken := true; taken; {
-				_, forward := sets[k.Forward]
-				_, reverse := sets[k.Reverse]
-				_, records := sets[k.Records]
-				if taken = forward || reverse || records || t.byName[k.Name] != nil; taken {
-					k.Name, k.Forward = k.Name+"_", k.Forward+"_"
-					for _, name := range []*string{&k.Reverse, &k.Records} {
-						if *name != "" {
-							*name += "_"
-						}
-					}
-				}
-			}
-		} else if other := sources[k.Source()]; other != nil {
+		if other := sources[k.Source()]; other != nil {
 			return nil, fmt.Errorf("kinds: %s is already indexed, as %s", k.Source(), other.Name)
 		}
 		if other := t.byName[k.Name]; other != nil {
