@@ -15,7 +15,7 @@ import (
 // Bounds of the repos in one write, and how long a small repo waits for others.
 const (
 	placeOps    = 20_000
-	placeBytes  = 4 << 20 // of rkeys and subjects
+	placeBytes  = 4 << 20 // of rkeys and subjects; of the CAR of a small repo
 	placeBlocks = 50_000  // of the CAR of a small repo
 	placeRepos  = 1_000
 	placeWait   = 50 * time.Millisecond
@@ -73,7 +73,7 @@ func (p *placer) place(ctx context.Context, r *fetchedRepo, then func(o batch.Ou
 		then(0, 0, err)
 		return
 	}
-	if records >= placeOps || size >= placeBytes || r.Blocks() > placeBlocks {
+	if records >= placeOps || size >= placeBytes || r.Blocks() > placeBlocks || r.Bytes() > placeBytes {
 		o, err := p.large(ctx, r)
 		then(o, records, err)
 		return

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"skein.blue/consumer/repo"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -77,6 +78,19 @@ func TestAbusePlacedBytes(t *testing.T) {
 		}
 		return err
 	}))
+
+	// One of few records in a large CAR waits for no others, which would wait while its large records are parsed.
+	r, placed := &fetchedRepo{Reader: &repo.Reader{}}, false
+	car = likesOf(did, 3, 400)
+	for range 5 {
+		block := synth.NewBlock(bytes.Repeat([]byte{0}, 1<<20))
+		car = synth.AppendSection(car, &block.CID, block.Bytes)
+	}
+	must(t, r.Read(t.Context(), bytes.NewReader(car), 1<<30))
+	(&placer{store: x.g}).place(t.Context(), r, func(batch.Outcome, int, error) { placed = true })
+	if !placed {
+		t.Error("a repo of a large CAR was gathered with others")
+	}
 }
 
 // tooLarge checks that a repo is given up as too large, whether its host sends it or a file has it, and that the message
