@@ -49,13 +49,15 @@ type listing struct {
 	foreign  int64         // listed repos that are not on the host
 	own      int64         // repos that were unknown, and are on the host
 	rechecks []recheck
+
+	moved, stayed int64 // as foreign and own, but of known accounts
 }
 
 // Bounds for wrong entries in a host's list. Before the backfill stores anything of an unknown
 // repo, it reads the repo's DID document, which costs the PLC directory a request. So it stops
 // reading the list of a host that lists more foreign repos than mostForeign and than its own,
-// few repos on many pages, or too many repos. It waits for mostWaiting while the host does not give away the repos that it listed, or a second for
-// each.
+// few repos on many pages, or too many repos. Known accounts may have moved: above the same bound,
+// it only stops reading their documents. It waits for mostWaiting while the host does not give away the repos that it listed, or a second for each.
 const (
 	mostForeign      = 1_000
 	fewPages         = 1_000

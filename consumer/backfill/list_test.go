@@ -9,10 +9,12 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
 )
 
@@ -131,6 +133,31 @@ func TestBoundOfList(t *testing.T) {
 		if err := m.lister.bound(&c.l, m.o.Relay); err != nil {
 			t.Errorf("%s, of the relay: %v", c.name, err)
 		}
+	}
+}
+
+// A host that lists known accounts of other hosts, page by page, costs no more look-ups than one that lists unknown ones. A
+// comparison then has to confirm the roster.
+func TestListOfKnownAccounts(t *testing.T) {
+	var looked atomic.Int64
+	m := idle(t, Options{PLC: answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		looked.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	})})
+	var list listing
+	for page := range 4 {
+		var b batch.Batch
+		repos := make([]listed, pageSize)
+		for i := range repos {
+			repos[i] = listed{DID: "did:plc:" + strings.NewReplacer("0", "a", "1", "b").Replace(fmt.Sprintf("%024b", page*pageSize+i)), Active: new(false)}
+			b.AddStatus([]byte(repos[i].DID), true)
+		}
+		must(t, m.o.Store.Apply(t.Context(), "", &b))
+		must(t, m.lister.takePage(t.Context(), &listJob{}, "https://pds.example.com", &list, repos))
+		list.Listed += pageSize
+	}
+	if n := looked.Load(); n > mostForeign+verifiers || !list.Unread {
+		t.Errorf("%d requests to the directory, %+v", n, list)
 	}
 }
 

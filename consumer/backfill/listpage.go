@@ -127,7 +127,7 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 	for known, dids := range doubtful {
 		counts := list
 		if known { // a host lists accounts that have moved away, too
-			counts = new(listing)
+			counts = &listing{foreign: list.moved, own: list.stayed}
 		}
 		own, err := l.verify(ctx, counts, host, dids)
 		if err != nil {
@@ -135,6 +135,12 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 		}
 		for _, did := range own {
 			believed[did]()
+		}
+		if known {
+			l.mu.Lock()
+			list.moved, list.stayed = counts.foreign, counts.own
+			list.Unread = list.Unread || l.bound(counts, host) != nil // it stopped
+			l.mu.Unlock()
 		}
 	}
 	return l.o.apply(ctx, &b)

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
@@ -126,9 +127,19 @@ func newScheduler(perHost, fetchers int) *scheduler {
 	}
 }
 
+// mostHosts is how many hosts there may be before idle ones are forgotten: a did:web may name another one each hour.
+const mostHosts = 10_000
+
 func (s *scheduler) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
+		if len(s.hosts)%mostHosts == mostHosts-1 {
+			clear(s.domains)
+			maps.DeleteFunc(s.hosts, func(name string, h *host) bool {
+				s.domains[domainOf(name)] = h.domain
+				return !h.listed && h.inFlight == 0 && h.resume.Before(time.Now())
+			})
+		}
 		of := domainOf(name)
 		if s.domains[of] == nil {
 			s.domains[of] = &domain{}

@@ -342,6 +342,22 @@ func TestRefusingHosts(t *testing.T) {
 	}
 }
 
+// Hosts are forgotten unless something is known of them, however many names there are, and those of one domain share it.
+func TestManyHosts(t *testing.T) {
+	s := newScheduler(1, 1)
+	asked, resting, waiting := s.host("https://asked.example.com"), s.host("https://resting.example.com"), s.host("https://waiting.example.com")
+	asked.inFlight, resting.resume, waiting.listed = 1, time.Now().Add(time.Hour), true
+	for i := range 3 * mostHosts {
+		s.host(fmt.Sprintf("https://pds.h%d.example", i))
+	}
+	if len(s.hosts) > mostHosts || len(s.domains) > 2*mostHosts {
+		t.Errorf("%d hosts, %d domains", len(s.hosts), len(s.domains))
+	}
+	if s.host("https://asked.example.com") != asked || s.host("https://resting.example.com") != resting || s.host("https://waiting.example.com") != waiting || s.host("https://new.example.com").domain != asked.domain {
+		t.Error("a host that is in use was forgotten")
+	}
+}
+
 // remove removes a waiting job, as Queue.placedByHand does.
 func (s *scheduler) remove(j *job) {
 	heap.Remove(&s.waiting, j.index)
