@@ -209,12 +209,12 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		st.Flags &^= format.FlagPartial // an archive emptied the account before
 	case !st.Has(format.FlagHasRev):
 		st.Flags |= format.FlagPartial
-		if passedBy(e, ev) {
+		if e.passedBy(ev) {
 			e.markMissed(as, "partial")
 		} else if e.Partial {
 			e.queue(as, "partial")
 		}
-	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && (st.Flags&archived != archived || passedBy(e, ev)),
+	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && (st.Flags&archived != archived || e.passedBy(ev)),
 		!st.Has(format.FlagNoRoot) && ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data:
 		broken = true
 		e.markMissed(as, "chain")
@@ -240,7 +240,7 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 }
 
 // passedBy reports whether the commit before one, which the index does not have, may have been made since the stream is heard.
-func passedBy(e *events, ev *batch.Event) bool {
+func (e *events) passedBy(ev *batch.Event) bool {
 	return ev.Flags&batch.HasSince == 0 || time.UnixMicro(int64(ev.Since>>10)).After(cmp.Or(e.holes.Unbroken, e.now))
 }
 
