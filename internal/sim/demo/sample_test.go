@@ -64,7 +64,7 @@ func TestSampledTopTen(t *testing.T) {
 				return err
 			}
 			v.HopUnits = units
-			ta, err := v.Expand(of, algebra.Walk{Via: e.Root.Rank.Via})
+			ta, err := v.Expand(&e.Root, of)
 			if err != nil {
 				return err
 			}
