@@ -45,7 +45,7 @@ func queryLabels(ctx context.Context, q *call) (any, error) {
 	}
 	limit, after := q.Integer("limit", 1, 250, 50), make([]uint64, 4)
 	if err == nil && q.Values.Has("cursor") {
-		after, _, err = q.Cursors.Open(question, q.Values.Get("cursor"))
+		_, err = q.Cursors.Open(question, q.Values.Get("cursor"), after)
 	}
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func queryLabels(ctx context.Context, q *call) (any, error) {
 				matches := among(subjects, l.URI) || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(l.URI, p) })
 				if matches && (len(sources) == 0 || among(sources, l.Src)) {
 					if len(out.Labels) == limit {
-						out.Cursor = q.Cursors.Seal(question, nil, at...)
+						out.Cursor = q.Cursors.Seal(question, at)
 						return nil
 					}
 					out.Labels = append(out.Labels, l)
@@ -84,7 +84,7 @@ func queryLabels(ctx context.Context, q *call) (any, error) {
 				return nil
 			}
 		}
-		out.Cursor = q.Cursors.Seal(question, nil, at...)
+		out.Cursor = q.Cursors.Seal(question, at)
 		return nil
 	})
 }

@@ -41,8 +41,8 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	}
 	question := rank.Question(q.Query, &r)
 	if q.Values.Has("cursor") {
-		after, err := rank.OpenPlace(q.Cursors, question, q.Values.Get("cursor"))
-		if err != nil {
+		after := new(rank.Place)
+		if _, err := q.Cursors.Open(question, q.Values.Get("cursor"), after); err != nil {
 			return nil, err
 		}
 		if after.Micros > 0 {
@@ -51,7 +51,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 				return nil, err
 			}
 		}
-		r.After = &after
+		r.After = after
 	}
 	root, place := &r.Expr.Root, rank.Place{} // of the next page
 	needs := evidence.Of(root)
@@ -95,7 +95,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 			if r.Expr.HasAge {
 				place.Micros = uint64(now.UnixMicro())
 			}
-			out.Cursor = rank.SealPlace(q.Cursors, question, place)
+			out.Cursor = q.Cursors.Seal(question, place)
 		}
 		return err
 	})

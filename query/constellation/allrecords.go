@@ -41,9 +41,10 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	now := time.Now()
 	var after *algebra.MemberRecord
 	if b.cursor != "" {
-		at, rkey, err := q.Cursors.Open(bound, b.cursor)
-		if err != nil || len(at) != 2 {
-			return nil, xrpc.ErrCursor
+		var at [2]uint64
+		rkey, err := q.Cursors.Open(bound, b.cursor, &at)
+		if err != nil {
+			return nil, err
 		}
 		if at[0] != 0 {
 			now = time.UnixMicro(int64(at[0]))
@@ -83,7 +84,7 @@ func (b *backlinks) allRecords(q *xrpc.Query, v *algebra.Evaluation, set sets.Se
 	}
 	if cut(); b.limit > 0 && len(all) > b.limit {
 		last := all[b.limit-1]
-		p.cursor = new(q.Cursors.Seal(bound, last.Path.AppendRkey(nil), uint64(at), uint64(last.ID)))
+		p.cursor = new(q.Cursors.Seal(bound, [2]uint64{uint64(at), uint64(last.ID)}, last.Path.AppendRkey(nil)...))
 		all = all[:b.limit]
 	}
 	return all, nil

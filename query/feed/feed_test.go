@@ -310,7 +310,7 @@ func TestPlacesOfFeeds(t *testing.T) {
 			}
 		}
 		for n := range 8 {
-			if _, err := g.open(c, c.Seal(g.question(), nil, make([]uint64, n)...)); (err == nil) != (n >= 2+2*len(g.sources)) {
+			if _, err := g.open(c, c.Seal(g.question(), make([]uint64, n))); (err == nil) != (n >= 2+2*len(g.sources)) {
 				t.Errorf("a cursor of %d numbers: %v", n, err)
 			}
 		}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -303,29 +304,27 @@ func (p *page) judge(posts []candidate) error {
 
 // seal seals the start of the next page of a feed.
 func (f feed) seal(c *xrpc.Cursors, p place) string {
-	at, last := []uint64{p.micros, uint64(p.turn)}, uint64(0)
+	at, last, shown := []uint64{p.micros, uint64(p.turn)}, uint64(0), []byte(nil)
 	for _, a := range p.after {
 		at = append(at, a.Path.TID, uint64(a.ID))
 	}
 	for _, id := range p.shown {
-		at, last = append(at, id-last), id // which take few bytes
+		shown, last = binary.AppendUvarint(shown, id-last), id // which take few bytes
 	}
-	return c.Seal(f.question(), nil, at...)
+	return c.Seal(f.question(), at, shown...)
 }
 
 func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
-	at, _, err := c.Open(f.question(), cursor)
-	if err != nil || len(at) < 2+2*len(f.sources) {
-		return p, xrpc.ErrCursor
+	at := make([]uint64, 2+2*len(f.sources))
+	shown, err := c.Open(f.question(), cursor, at)
+	p.micros, p.turn = at[0], int(at[1])
+	for pair := range slices.Chunk(at[2:], 2) {
+		p.after = append(p.after, candidate{MemberRecord: algebra.MemberRecord{Path: ask.Path{TID: pair[0]}, ID: dict.ID(pair[1])}})
 	}
-	p.micros, p.turn, at = at[0], int(at[1]), at[2:]
-	for ; len(p.after) < len(f.sources); at = at[2:] {
-		p.after = append(p.after, candidate{MemberRecord: algebra.MemberRecord{Path: ask.Path{TID: at[0]}, ID: dict.ID(at[1])}})
-	}
-	last := uint64(0)
-	for _, more := range at {
-		last += more
+	for last := uint64(0); len(shown) > 0; {
+		more, n := binary.Uvarint(shown)
+		last, shown = last+more, shown[max(n, 1):]
 		p.shown = append(p.shown, last)
 	}
-	return p, nil
+	return p, err
 }

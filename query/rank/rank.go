@@ -23,7 +23,7 @@ type Ranking struct {
 	After *Place         // the end of the previous page; nil for the first
 }
 
-// A Place is the last result of a page, after which the next page starts.
+// A Place is the last result of a page, after which the next page starts. Cursors hold it.
 type Place struct {
 	Result
 

@@ -3,7 +3,6 @@ package rank
 import (
 	"cmp"
 	"maps"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -136,20 +135,6 @@ func Question(q *xrpc.Query, r *Ranking) string {
 		asked.Del(name)
 	}
 	return "rank " + asked.Encode() + "\x00" + r.Expr.Question()
-}
-
-// SealPlace seals the start of the next page of a Ranking.
-func SealPlace(c *xrpc.Cursors, question string, p Place) string {
-	return c.Seal(question, nil, p.Micros, p.ID, uint64(p.Count), p.Total, math.Float64bits(p.Score), p.Late)
-}
-
-// OpenPlace opens a cursor of this Ranking.
-func OpenPlace(c *xrpc.Cursors, question, cursor string) (p Place, err error) {
-	at, _, err := c.Open(question, cursor)
-	if err != nil || len(at) != 6 {
-		return p, xrpc.ErrCursor
-	}
-	return Place{Result{ID: at[1], Count: uint32(at[2]), Total: at[3], Score: math.Float64frombits(at[4])}, at[0], at[5]}, nil
 }
 
 // isRecent reports whether a result is a record in the window subjectsSince.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
 )
@@ -32,7 +31,7 @@ type Cursors struct {
 
 // NewCursors returns the Cursors of a store, by its secret.
 func NewCursors(secret []byte) *Cursors {
-	key := sha256.Sum256(append([]byte("skein query cursor\x00"), secret...))
+	key := sha256.Sum256(append([]byte("skein query place\x00"), secret...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic(err) // the key has 32 bytes
@@ -44,11 +43,11 @@ func NewCursors(secret []byte) *Cursors {
 	return &Cursors{aead, key}
 }
 
-// Seal seals numbers, and a text after them, for one query.
-func (c *Cursors) Seal(question string, text []byte, numbers ...uint64) string {
-	plain := binary.AppendUvarint(nil, uint64(len(numbers)))
-	for _, n := range numbers {
-		plain = binary.AppendUvarint(plain, n)
+// Seal seals a place, which has a fixed size (encoding/binary), and a text after it, for one query.
+func (c *Cursors) Seal(question string, place any, text ...byte) string {
+	plain, err := binary.Append(nil, binary.BigEndian, place)
+	if err != nil {
+		panic(err) // its size is not fixed
 	}
 	plain = append(plain, text...)
 	mac := hmac.New(sha256.New, c.key[:])
@@ -61,49 +60,39 @@ func (c *Cursors) Seal(question string, text []byte, numbers ...uint64) string {
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nonce, nonce, plain, []byte(question)))
 }
 
-// Open returns what Seal sealed for a query.
-func (c *Cursors) Open(question, cursor string) (numbers []uint64, text []byte, err error) {
+// Open reads into place what Seal sealed for a query, and returns the text.
+func (c *Cursors) Open(question, cursor string, place any) (text []byte, err error) {
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
 	n := c.aead.NonceSize()
 	if err != nil || len(sealed) < n || strings.ContainsAny(cursor, "\r\n") { // the decoder skips line ends
-		return nil, nil, ErrCursor
+		return nil, ErrCursor
 	}
 	plain, err := c.aead.Open(nil, sealed[:n], sealed[n:], []byte(question))
+	if err == nil {
+		n, err = binary.Decode(plain, binary.BigEndian, place) // fails for a place of another version
+	}
 	if err != nil {
-		return nil, nil, ErrCursor
+		return nil, ErrCursor
 	}
-	count, n := binary.Uvarint(plain)
-	for range count {
-		plain = plain[n:]
-		var number uint64
-		if number, n = binary.Uvarint(plain); n <= 0 { // of another version
-			return nil, nil, ErrCursor
-		}
-		numbers = append(numbers, number)
-	}
-	return numbers, plain[max(n, 0):], nil
+	return plain[n:], nil
 }
 
 // SealList seals the start of the next page of a set or a list. more is what it depends on besides
 // the set.
 func (c *Cursors) SealList(e *language.Expr, more string, p algebra.Place) string {
-	sorted, now := uint64(0), p.Now
-	if p.Sorted {
-		sorted = 1
-	}
+	p.Begun = true
 	if e.HasAge { // otherwise the same page has the same cursor, unless the time matters
-		now = e.Now.UnixMicro()
+		p.Now = e.Now.UnixMicro()
 	}
-	return c.Seal("list "+more+"\x00"+e.Question(), nil, sorted, p.Micros, uint64(p.ID), uint64(now))
+	return c.Seal("list "+more+"\x00"+e.Question(), p)
 }
 
 // OpenList opens a cursor of SealList, and returns the expression with its ages counted back from the time of the first page.
-func (c *Cursors) OpenList(e *language.Expr, more, cursor string) (*language.Expr, algebra.Place, error) {
-	at, _, err := c.Open("list "+more+"\x00"+e.Question(), cursor)
-	if err != nil || len(at) != 4 {
-		return e, algebra.Place{}, ErrCursor
+func (c *Cursors) OpenList(e *language.Expr, more, cursor string) (_ *language.Expr, p algebra.Place, err error) {
+	text, err := c.Open("list "+more+"\x00"+e.Question(), cursor, &p)
+	if err != nil || len(text) > 0 {
+		return e, p, ErrCursor
 	}
-	p := algebra.Place{Begun: true, Sorted: at[0] == 1, Micros: at[1], ID: dict.ID(at[2]), Now: int64(at[3])}
 	if e.HasAge {
 		e, err = e.AsOf(time.UnixMicro(p.Now))
 	}
