@@ -39,7 +39,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	question := rank.Question(q.Query, &r)
+	question := r.Question()
 	if q.Values.Has("cursor") {
 		after := new(rank.Place)
 		if _, err := q.Cursors.Open(question, q.Values.Get("cursor"), after); err != nil {

@@ -189,8 +189,8 @@ func TestNeedsOfRankings(t *testing.T) {
 		{"likers(P)", "follows", 0, "like of everybody in likers(P); follow of everybody in rank(likers(P)) since 2026-11-01"},
 		{"follows(A)", "followers", 0.5, "follow of follows(A); follow of everybody in rank(follows(A)) since 2026-11-01; follow of everybody in rank(follows(A))"},
 	} {
-		e := parse(t, c.of)
-		if _, err := e.Rank(nil, map[string]string{"via": c.via, "since": "2026-11-01", "damp": fmt.Sprint(c.damp)}); err != nil {
+		e, err := words.Ranking(map[string][]string{"of": {names.Replace(c.of)}, "via": {c.via}, "since": {"2026-11-01"}, "damp": {fmt.Sprint(c.damp)}}, language.MaxExpr, time.Now())
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got := text(e, evidence.Of(&e.Root)); got != c.want {

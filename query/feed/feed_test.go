@@ -121,7 +121,7 @@ func TestMistakesInFiles(t *testing.T) {
 		{"x = follows($viewer)", 1, "feed x: it is a set of DIDs, but a feed shows posts"},
 		{"x = likes(alice.example.com)", 1, "write a handle as @alice.example.com"},
 		{"x = rank(of=follows($viewer), via=follows)", 1, "its results are DIDs, but a feed shows posts; use via=likes or via=reposts"},
-		{"x = rank(of=follows($viewer))", 1, "rank(…) needs of=SET and via=NAME"},
+		{"x = rank(of=follows($viewer))", 1, "via is \"\"; for a set of DIDs it must be one of follows"},
 		{"x = blend(2, rank(of=follows($viewer), via=follows))", 1, "its results are DIDs, but a feed shows posts"},
 		{"x = rank(of=follows($viewer), via=likes, limit=5)", 1, `rank(…) does not take "limit"`},
 		{"x = rank(of=follows($viewer), via=likes", 1, `expected "," or ")"`},

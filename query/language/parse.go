@@ -69,18 +69,11 @@ func (v *Vocabulary) ParseRanking(source string, most int, now time.Time) (*Expr
 }
 
 func (v *Vocabulary) parse(source string, most int, now time.Time, alone int) (*Expr, error) {
-	p := &parser{e: &Expr{words: v, Source: source, Now: now}, alone: alone}
-	if len(source) > most {
-		return nil, &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
-	}
-	root, err := p.expr(1)
+	p := &parser{e: &Expr{words: v, Now: now}, alone: alone}
+	err := p.whole(source, most, func() (err error) { p.e.Root, err = p.expr(1); return err })
 	if err != nil {
 		return nil, err
 	}
-	if p.space(); p.i < len(source) {
-		return nil, p.errorf(p.i, "unexpected %q after the end of the expression", Brief(source[p.i:]))
-	}
-	p.e.Root = root
 	return p.e, nil
 }
 
@@ -91,6 +84,19 @@ type parser struct {
 	given  int // arguments of members
 	ranks  int
 	alone  int // the depth at which a ranking stands alone, or 0
+}
+
+// whole reads a source of at most most bytes, up to its end.
+func (p *parser) whole(source string, most int, read func() error) error {
+	if len(source) > most {
+		return &SyntaxError{most, fmt.Sprintf("the expression has %d bytes; at most %d are allowed here, and %d in a form (POST)", len(source), most, MaxForm)}
+	}
+	p.e.Source, p.i = source, 0
+	err := read()
+	if p.space(); err == nil && p.i < len(source) {
+		err = p.errorf(p.i, "unexpected %q after the end of the expression", Brief(source[p.i:]))
+	}
+	return err
 }
 
 func (p *parser) errorf(at int, format string, args ...any) error {

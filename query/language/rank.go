@@ -119,10 +119,13 @@ const (
 	leastWeight, mostWeight = 0.001, 1000 // in blend(…)
 )
 
-// Arguments of rank(…) beside sets, and of those that are only for a ranking that stands alone.
+// The arguments of rank(…): sets, others, and those that are only for a ranking that stands alone.
 var (
+	rankSets   = []string{"of", "except"}
 	rankWords  = []string{"via", "min", "top", "since", "until", "weigh", "damp", "decay", "exact"}
 	aloneWords = []string{"by", "subjectsSince"}
+
+	RankArguments = slices.Concat(rankSets, rankWords, aloneWords)
 )
 
 // rank reads the arguments of rank(of=E, via=NAME, …).
@@ -134,21 +137,34 @@ func (p *parser) rank(n *Node, depth int) error {
 	if p.alone == depth {
 		takes, as = slices.Concat(rankWords, aloneWords), ""
 	}
-	o := p.rankOptions("rank(…)"+as, []string{"of", "except"}, takes, depth)
+	o := p.rankOptions("rank(…)"+as, rankSets, takes, depth)
 	if err := p.options("rank", "expected name=value in rank(…", o.option); err != nil {
 		return err
 	}
-	if o.sets["of"] == nil || o.words["via"] == "" {
-		return p.errorf(n.Offset, "rank(…) needs of=SET and via=NAME")
+	return p.ranking(n, o)
+}
+
+// Ranking is ParseRanking of a rank(…) whose arguments are given one by one. Each may be as large as an expression.
+func (v *Vocabulary) Ranking(given map[string][]string, most int, now time.Time) (*Expr, error) {
+	p := &parser{e: &Expr{words: v, Now: now, Root: Node{Op: OpRank}}}
+	o := p.rankOptions("rank(…)", rankSets, slices.Concat(rankWords, aloneWords), 0)
+	var source []string
+	for _, name := range RankArguments {
+		if given[name] == nil {
+			continue
+		}
+		p.leaves, p.given, p.ranks = 0, 0, 0
+		if err := p.whole(given[name][0], most, func() error { _, err := o.option(name); return err }); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		source = append(source, name+"="+p.e.Source)
 	}
-	n.Args = []Node{*o.sets["of"]}
-	if except := o.sets["except"]; except != nil {
-		n.Args = append(n.Args, *except)
+	p.e.Source = strings.Join(source, "\x00")
+	if wrong, ok := errors.AsType[*SyntaxError](p.ranking(&p.e.Root, o)); ok {
+		return nil, errors.New(wrong.What) // it names the argument
 	}
-	if wrong, err := p.e.rank(n, o.words); err != nil {
-		return p.errorf(o.places[wrong], "%v", err)
-	}
-	return nil
+	p.e.Root.score()
+	return p.e, nil
 }
 
 // blend reads the arguments of blend(W, RANKING, W, RANKING, …).
@@ -191,10 +207,7 @@ func (p *parser) blend(n *Node, depth int) error {
 	if except := o.sets["except"]; except != nil {
 		n.Args = append(n.Args, *except)
 	}
-	if wrong, err := p.e.bound(n, n.Args[len(n.Rank.Weights):], o.words); err != nil {
-		return p.errorf(o.places[wrong], "%v", err)
-	}
-	return nil
+	return p.bound(n, n.Args[len(n.Rank.Weights):], o)
 }
 
 // rankOptions are arguments of a ranking, as they are written.
@@ -225,27 +238,6 @@ func (p *parser) rankOptions(function string, sets, words []string, depth int) *
 	return o
 }
 
-// Rank makes the expression the ranking of its members that stands alone. words are the arguments of rank(…) as they are written, but for of,
-// and for except, which may be nil. The error is for the client; wrong is the argument that it is about.
-func (e *Expr) Rank(except *Expr, words map[string]string) (wrong string, err error) {
-	n := Node{Op: OpRank, Args: []Node{e.Root}}
-	if except != nil {
-		by := len(e.Strings)
-		for x := range except.Root.All() {
-			if x.Of, x.First, x.End = x.Of+by, x.First+by, x.End+by; x.By > 0 {
-				x.By += by
-			}
-		}
-		e.Strings, e.Offsets = append(e.Strings, except.Strings...), append(e.Offsets, except.Offsets...)
-		n.Args, e.HasAge = append(n.Args, except.Root), e.HasAge || except.HasAge
-	}
-	wrong, err = e.rank(&n, words)
-	if e.Root = n; err == nil {
-		e.Root.score()
-	}
-	return wrong, err
-}
-
 // score says that the order of a ranking's results matters. Then so do the scores in the rankings that it blends.
 func (n *Node) score() {
 	n.Rank.Scored = true
@@ -254,91 +246,95 @@ func (n *Node) score() {
 	}
 }
 
-// rank reads the arguments of n, a ranking whose Args are there. wrong is the one that the error, for the client, is about.
-func (e *Expr) rank(n *Node, words map[string]string) (wrong string, err error) {
+// ranking makes n the ranking with some arguments.
+func (p *parser) ranking(n *Node, o *rankOptions) (err error) {
+	if o.sets["of"] == nil {
+		return p.errorf(n.Offset, "rank(…) needs of=SET and via=NAME")
+	}
+	n.Args = []Node{*o.sets["of"]}
+	if except := o.sets["except"]; except != nil {
+		n.Args = append(n.Args, *except)
+	}
 	n.Rank = new(RankSpec)
 	s, of := n.Rank, &n.Args[0]
-	if s.Via, err = e.viaFrom(words["via"], of); errors.Is(err, errNotItsMembers) {
-		return "of", err
+	if s.Via, err = p.e.viaFrom(o.words["via"], of); errors.Is(err, errNotItsMembers) {
+		return p.errorf(o.places["of"], "%v", err)
 	} else if err != nil {
-		return "via", err
+		return p.errorf(cmp.Or(o.places["via"], n.Offset), "%v", err)
 	}
 	n.Is, n.Kind = s.Via.Is, s.Via.Kind
-	window, isAge, err := ParseWindow(words["since"], words["until"], e.Now)
-	if err != nil {
-		if wrong = "since"; strings.HasPrefix(err.Error(), "until") {
-			wrong = "until"
-		}
-		return wrong, err
+	window := times{o.words["since"], o.words["until"]}
+	if n.Window, err = window.window(p, cmp.Or(o.places["since"], o.places["until"])); err != nil {
+		return err
 	}
-	n.Window = window
-	if wrong, err = s.weigh(words, of, e.Now); err != nil {
-		return wrong, err
+	if err := p.weigh(s, of, o); err != nil {
+		return err
 	}
-	e.HasAge = e.HasAge || isAge || s.Decay > 0
-	if exact, given := words["exact"]; given && exact != "true" && exact != "false" {
-		return "exact", fmt.Errorf("exact is %q; it must be true or false", Brief(exact))
+	p.e.HasAge = p.e.HasAge || s.Decay > 0
+	if exact, given := o.words["exact"]; given && exact != "true" && exact != "false" {
+		return p.errorf(o.places["exact"], "exact is %q; it must be true or false", Brief(exact))
 	}
-	s.Exact = words["exact"] == "true"
-	if wrong, err = e.standsAlone(s, words); err != nil {
-		return wrong, err
+	s.Exact = o.words["exact"] == "true"
+	if err := p.standsAlone(s, o); err != nil {
+		return err
 	}
-	return e.bound(n, n.Args[1:], words)
+	return p.bound(n, n.Args[1:], o)
 }
 
 // standsAlone reads the arguments that only a ranking that stands alone has.
-func (e *Expr) standsAlone(s *RankSpec, words map[string]string) (wrong string, err error) {
-	by, given := words["by"]
+func (p *parser) standsAlone(s *RankSpec, o *rankOptions) error {
+	by, given := o.words["by"]
 	orders := []string{ByCount, ByShare, ByLift, ByScore}
 	switch edge := s.Via.Op == OpForward || s.Via.Op == OpReverse; {
 	case s.ByScore() && given && by != ByScore:
-		return "by", fmt.Errorf("by=%s does not work with weigh, damp or decay, which order by score", Brief(by))
+		return p.errorf(o.places["by"], "by=%s does not work with weigh, damp or decay, which order by score", Brief(by))
 	case given && !slices.Contains(orders, by):
-		return "by", fmt.Errorf("by is %q; it must be one of %s", Brief(by), strings.Join(orders, ", "))
+		return p.errorf(o.places["by"], "by is %q; it must be one of %s", Brief(by), strings.Join(orders, ", "))
 	case !edge && (by == ByShare || by == ByLift):
-		return "by", fmt.Errorf("by=%s does not work with via=%s", by, s.Via.Name)
+		return p.errorf(o.places["by"], "by=%s does not work with via=%s", by, s.Via.Name)
 	case !given && s.ByScore():
 		by = ByScore
 	}
 	s.By = cmp.Or(by, ByCount)
-	since, given := words["subjectsSince"]
+	since, given := o.words["subjectsSince"]
 	if !given {
-		return "", nil
+		return nil
 	}
+	at := o.places["subjectsSince"]
 	if s.Via.Is != dict.URI {
-		return "subjectsSince", fmt.Errorf("subjectsSince works only for results that are %s; these are %s, which have no time", Plural(dict.URI), Plural(s.Via.Is))
+		return p.errorf(at, "subjectsSince works only for results that are %s; these are %s, which have no time", Plural(dict.URI), Plural(s.Via.Is))
 	}
-	t, isAge, err := ParseTime(since, e.Now)
+	t, isAge, err := ParseTime(since, p.e.Now)
 	if err != nil {
-		return "subjectsSince", fmt.Errorf("subjectsSince: %w", err)
+		return p.errorf(at, "subjectsSince: %v", err)
 	}
-	s.Subjects, e.HasAge = Window{FirstMicro(t), EndSince(isAge, e.Now)}, e.HasAge || isAge
-	return "", nil
+	s.Subjects, p.e.HasAge = Window{FirstMicro(t), EndSince(isAge, p.e.Now)}, p.e.HasAge || isAge
+	return nil
 }
 
 // bound reads what limits the results of a ranking. except is the set to leave out, if there is one.
-func (e *Expr) bound(n *Node, except []Node, words map[string]string) (wrong string, err error) {
+func (p *parser) bound(n *Node, except []Node, o *rankOptions) (err error) {
 	for i := range except {
-		if err := e.mustBe(&except[i], n.Is, "except must be a set of %s, like the results"); err != nil {
-			return "except", err
+		if err := p.e.mustBe(&except[i], n.Is, "except must be a set of %s, like the results"); err != nil {
+			return p.errorf(o.places["except"], "%v", err)
 		}
 	}
 	least := 1
 	if n.Rank.By == ByShare || n.Rank.By == ByLift {
 		least = leastScored
 	}
-	if word, given := words["min"]; given {
+	if word, given := o.words["min"]; given {
 		if least, err = number("min", word, 1<<30); err != nil {
-			return "min", err
+			return p.errorf(o.places["min"], "%v", err)
 		}
 	}
-	if n.Rank.Min = uint32(least); words["top"] != "" {
-		if n.Rank.Top, err = number("top", words["top"], MaxTop); err != nil {
-			return "top", err
+	if n.Rank.Min = uint32(least); o.words["top"] != "" {
+		if n.Rank.Top, err = number("top", o.words["top"], MaxTop); err != nil {
+			return p.errorf(o.places["top"], "%v", err)
 		}
 		n.score()
 	}
-	return "", nil
+	return nil
 }
 
 // A Weighing says how a ranking computes scores:
@@ -372,35 +368,35 @@ func (w *Weighing) ByScore() bool { return w.OfScores || w.Damped || w.Decay > 0
 const shortestDecay = time.Second
 
 // weigh reads weigh, damp and decay. With weigh=score it also marks the set `of`, so that its scores are kept.
-func (s *RankSpec) weigh(words map[string]string, of *Node, now time.Time) (wrong string, err error) {
+func (p *parser) weigh(s *RankSpec, of *Node, o *rankOptions) (err error) {
 	w := &s.Weighing
-	switch weigh, given := words["weigh"]; {
+	switch weigh, given := o.words["weigh"]; {
 	case !given:
 	case weigh != "score":
-		return "weigh", fmt.Errorf("weigh is %q; it must be score", Brief(weigh))
+		return p.errorf(o.places["weigh"], "weigh is %q; it must be score", Brief(weigh))
 	case of.Rank == nil || of.Rank.Top == 0:
-		return "weigh", errors.New("weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
+		return p.errorf(o.places["weigh"], "weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)")
 	default:
 		w.OfScores, of.Rank.KeepsWeights = true, true
 	}
-	if damp, given := words["damp"]; given {
+	if damp, given := o.words["damp"]; given {
 		w.Damped = true
 		w.Damp, err = strconv.ParseFloat(damp, 64)
 		if err != nil || !(w.Damp >= 0 && w.Damp <= 1) || len(damp) > 20 {
-			return "damp", fmt.Errorf("damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
+			return p.errorf(o.places["damp"], "damp is %q; it must be a number from 0 to 1, such as 0.5", Brief(damp))
 		}
 		if s.Via.Op != OpForward && s.Via.Op != OpReverse && w.Damp > 0 {
-			return "damp", fmt.Errorf("damp does not work with via=%s", s.Via.Name)
+			return p.errorf(o.places["damp"], "damp does not work with via=%s", s.Via.Name)
 		}
 	}
-	if decay, given := words["decay"]; given {
+	if decay, given := o.words["decay"]; given {
 		age, ok := ParseAge(decay)
 		if !ok || age < shortestDecay || age > maxAge {
-			return "decay", fmt.Errorf("decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
+			return p.errorf(o.places["decay"], "decay is %q; it must be a half-life from one second to a hundred years, such as 6h or 7d", Brief(decay))
 		}
-		w.Decay, w.Now = age, now.Truncate(time.Microsecond).UnixMicro()
+		w.Decay, w.Now = age, p.e.Now.Truncate(time.Microsecond).UnixMicro()
 	}
-	return "", nil
+	return nil
 }
 
 // MaxSample is the largest sample.

@@ -12,7 +12,7 @@ func TestMistakesInOperators(t *testing.T) {
 	for text, want := range map[string]string{
 		"rank()":           "expected name=value in rank(…",
 		"rank(" + of:       `expected "," or ")" in rank(…`,
-		"rank(" + of + ")": "rank(…) needs of=SET and via=NAME",
+		"rank(" + of + ")": `via is ""; for a set of DIDs it must be one of follows`,
 		"rank(via=likes)":  "rank(…) needs of=SET and via=NAME",
 		"rank(follows(did:web:a.example.com),via=likes)":                         "expected name=value in rank(…",
 		"rank(" + of + "," + of + ",via=likes)":                                  "of is given twice",

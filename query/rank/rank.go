@@ -2,7 +2,6 @@ package rank
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"skein.blue/query/algebra"
@@ -48,41 +47,21 @@ func Read(q *xrpc.Query, now time.Time) (r Ranking, err error) {
 	return r, q.Err()
 }
 
-// arguments are the parameters that are arguments of a rank(…), beside its sets.
-var arguments = []string{"via", "by", "since", "until", "subjectsSince", "weigh", "damp", "decay", "min"}
-
+// read parses the parameter set, which is a ranking, or those that are arguments of a rank(…).
 func read(q *xrpc.Query, now time.Time) (*language.Expr, error) {
-	given := map[string]string{}
-	for _, name := range append(arguments, "of", "except") {
-		if !q.Values.Has(name) {
-			continue
+	if !q.Values.Has("set") {
+		e, err := q.Words.Ranking(q.Values, q.MaxExpr, now)
+		if err != nil {
+			return nil, xrpc.Invalid("%v", err)
 		}
-		if q.Values.Has("set") {
+		return e, q.Resolve(e.Strings, func(int) string { return "" })
+	}
+	for _, name := range language.RankArguments {
+		if q.Values.Has(name) && name != "exact" {
 			return nil, xrpc.Invalid("parameter %s does not go together with set, which is a whole ranking: write %[1]s in it, as in rank(of=E, via=likes)", name)
 		}
-		if given[name] = q.Values.Get(name); given[name] == "" && slices.Contains([]string{"since", "until", "weigh", "damp", "decay"}, name) {
-			return nil, xrpc.Invalid("parameter %s is empty: give a value, or leave it out", name)
-		}
 	}
-	if q.Values.Has("set") {
-		return q.Parsed("set", q.Values.Get("set"), now, q.Words.ParseRanking)
-	}
-	e, err := q.ExprAt("of", now)
-	var except *language.Expr
-	if err == nil && q.Values.Has("except") {
-		except, err = q.ExprAt("except", now)
-	}
-	if err != nil {
-		return nil, err
-	}
-	switch wrong, err := e.Rank(except, given); {
-	case err == nil:
-		return e, nil
-	case wrong == "except":
-		return nil, xrpc.Invalid("%v", err)
-	default:
-		return nil, xrpc.Invalid("parameter %v", err)
-	}
+	return q.Parsed("set", q.Values.Get("set"), now, q.Words.ParseRanking)
 }
 
 // Begin prepares the evaluation of r.Expr. A query that waited for its slots has half the budget for each second, so

@@ -96,33 +96,37 @@ func TestReadRankings(t *testing.T) {
 		p    url.Values
 		says string
 	}{
-		{nil, "parameter \"of\" is missing"},
-		{url.Values{"of": {a}}, `parameter via is ""; for a set of DIDs it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks, lists`},
+		{nil, "rank(…) needs of=SET and via=NAME"},
+		{url.Values{"of": {a}}, `via is ""; for a set of DIDs it must be one of follows, followers, likes, reposts, blocks, blockers, listblocks, lists`},
 		{with("of", ""), "of: at position 0: expected a set"},
-		{with("of", "likes(did:web:a.example.com)"), `parameter via is "likes"; for a set of AT URIs it must be one of likers, reposters, listblockers, listed`},
+		{with("of", "likes(did:web:a.example.com)"), `via is "likes"; for a set of AT URIs it must be one of likers, reposters, listblockers, listed`},
 		{with("via", "lists", "by", "share"), "by=share does not work with via=lists"},
-		{with("set", "rank(of="+a+",via=likes)"), "parameter via does not go together with set"},
+		{with("set", "rank(of="+a+",via=likes)"), "parameter of does not go together with set"},
 		{url.Values{"set": {a}}, "set: at position 0: expected a ranking: rank(…) or blend(…)"},
 		{url.Values{"set": {"rank(of=" + a + ",via=follows,subjectsSince=1d)"}}, "set: at position 65: subjectsSince works only"},
 		{url.Values{"set": {"rank(of=rank(of=" + a + ",via=follows,by=lift),via=likes)"}}, `rank(…) as a set does not take "by"`},
-		{with("via", strings.Repeat("x", 9000)), "parameter via is"},
+		{with("via", strings.Repeat("x", 9000)), "via is"},
 		{with("except", a), "except must be a set of AT URIs, like the results; this one is a set of DIDs"},
 		{with("except", ""), "except: at position 0"},
 		{with("via", "following"), "blockers, listblocks, lists; did you mean follows?"},
-		{with("of", "members(at://a.example.com/app.bsky.graph.list/k)"), `parameter via=likes: "members" of a list is the list itself, not the accounts on it; did you mean listed?`},
+		{with("of", "members(at://a.example.com/app.bsky.graph.list/k)"), `via=likes: "members" of a list is the list itself, not the accounts on it; did you mean listed?`},
 		{with("via", "follows", "except", "members(at://a.example.com/app.bsky.graph.list/k)"), `"members" of a list is the list itself`},
 		{with("via", "follows", "except", "likes(did:web:a.example.com)"), "except must be a set of DIDs, like the results; this one is a set of AT URIs"},
-		{with("by", ""), `parameter by is ""; it must be one of count, share, lift, score`},
-		{with("by", "Count"), `parameter by is "Count"`},
-		{with("weigh", "score"), "parameter weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)"},
+		{with("via", "likes,min=2"), `via: at position 5: unexpected ",min=2" after the end`},
+		{with("of", a+",min=2"), `of: at position 30: unexpected ",min=2" after the end`},
+		{with("of", a+"),x", "except", "(likes(did:web:a.example.com)"), `of: at position 30: unexpected "),x" after the end`},
+		{with("of", "rank(of="+a+",via=follows", "except", "likes(did:web:a.example.com))"), `of: at position 50: expected "," or ")" in rank(…`},
+		{with("by", ""), "by: at position 0: expected a value"},
+		{with("by", "Count"), `by is "Count"; it must be one of count, share, lift, score`},
+		{with("weigh", "score"), "weigh=score works only if of= is a ranking with top, such as of=rank(…, top=300)"},
 		{with("of", "rank(of="+a+",via=follows)", "weigh", "score"), "of=rank(…, top=300)"},
-		{with("weigh", ""), "parameter weigh is empty"},
-		{with("damp", ""), "parameter damp is empty"},
-		{with("damp", "1.01"), `parameter damp is "1.01"; it must be a number from 0 to 1`},
-		{with("damp", "-0.1"), "parameter damp is"},
-		{with("damp", "NaN"), "parameter damp is"},
-		{with("damp", "0.50000000000000000000001"), "parameter damp is"},
-		{with("decay", ""), "parameter decay is empty"},
+		{with("weigh", ""), "weigh: at position 0: expected a value after weigh="},
+		{with("damp", ""), "damp: at position 0: expected a value after damp="},
+		{with("damp", "1.01"), `damp is "1.01"; it must be a number from 0 to 1`},
+		{with("damp", "-0.1"), "damp is"},
+		{with("damp", "NaN"), "damp is"},
+		{with("damp", "0.50000000000000000000001"), "damp is"},
+		{with("decay", ""), "decay: at position 0: expected a value after decay="},
 		{with("decay", "0s"), "half-life from one second to a hundred years"},
 		{with("decay", "999ms"), "half-life from one second to a hundred years"},
 		{with("decay", "2026-11-01"), "half-life from one second to a hundred years"},
@@ -132,11 +136,11 @@ func TestReadRankings(t *testing.T) {
 		{with("min", "1073741825"), "from 1 to 1073741824"},
 		{with("limit", "0"), "from 1 to 1000"},
 		{with("limit", "1001"), "from 1 to 1000"},
-		{with("since", ""), "parameter since is empty"},
-		{with("until", "x"), "parameter until"},
+		{with("since", ""), "since: at position 0: expected a value after since="},
+		{with("until", "x"), `until: "x" is not a time`},
 		{with("since", "1h", "until", "2h"), "since (1h) must be earlier than until (2h)"},
-		{with("subjectsSince", ""), "parameter subjectsSince"},
-		{with("subjectsSince", "x"), `parameter subjectsSince: "x" is not a time`},
+		{with("subjectsSince", ""), "subjectsSince: at position 0: expected a value"},
+		{with("subjectsSince", "x"), `subjectsSince: "x" is not a time`},
 		{with("via", "follows", "subjectsSince", "1d"), "subjectsSince works only for results that are AT URIs; these are DIDs, which have no time"},
 	} {
 		_, err := Read(query(c.p), noon)
@@ -179,17 +183,11 @@ func TestPlacesReturn(t *testing.T) {
 			all = append(all, p)
 		}
 	}
+	all = append(all, url.Values{"set": {"rank(of=" + a + ",via=likes)"}}, url.Values{"set": {"rank(of=" + a + ",via=likes)"}, "exact": {"true"}})
 	questions := make([]string, len(all))
 	for i, p := range all {
 		r := reads(t, p)
-		questions[i] = Question(query(p), &r)
-		for _, more := range []string{"limit", "cursor"} {
-			q := query(maps.Clone(p))
-			q.Values.Set(more, "7")
-			if Question(q, &r) != questions[i] {
-				t.Errorf("%v: the question depends on %s", p, more)
-			}
-		}
+		questions[i] = r.Question()
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, question := range questions {
@@ -414,12 +412,11 @@ func TestLateRankingsAreSampled(t *testing.T) {
 // pages reads all pages of a ranking, each with a new state of the store, and its scores.
 func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []slowRanking) {
 	t.Helper()
-	q := query(p)
 	for cursor := ""; ; {
 		r := reads(t, p)
 		if cursor != "" {
 			r.After = new(Place)
-			if _, err := c.Open(Question(q, &r), cursor, r.After); err != nil {
+			if _, err := c.Open(r.Question(), cursor, r.After); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -450,7 +447,7 @@ func pages(t *testing.T, g *oracle.Graph, c *xrpc.Cursors, p url.Values) (all []
 		if !more {
 			return all
 		}
-		cursor = c.Seal(Question(q, &r), Place{Result: last})
+		cursor = c.Seal(r.Question(), Place{Result: last})
 	}
 }
 

@@ -2,7 +2,7 @@ package rank
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
@@ -11,7 +11,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/query/algebra"
 	"skein.blue/query/language"
-	"skein.blue/query/xrpc"
 )
 
 // A Result is a result of a ranking. With share and lift, its total is the number of accounts with an edge to it.
@@ -127,15 +126,8 @@ func (st *Standing) Page(r Ranking, each func(e *Result, member string) bool) (m
 	}
 }
 
-// Question returns the text that a cursor of a Ranking is bound to: the parameters, and the
-// accounts whose handles they name.
-func Question(q *xrpc.Query, r *Ranking) string {
-	asked := maps.Clone(q.Values)
-	for _, name := range []string{"cursor", "limit", "format", "names", "proof"} {
-		asked.Del(name)
-	}
-	return "rank " + asked.Encode() + "\x00" + r.Expr.Question()
-}
+// Question returns the text that a cursor of a Ranking is bound to.
+func (r *Ranking) Question() string { return fmt.Sprintf("rank %v\x00%s", r.Exact, r.Expr.Question()) }
 
 // isRecent reports whether a result is a record in the window subjectsSince.
 func (r *Ranking) isRecent(uri string) bool {
