@@ -94,7 +94,7 @@ func (s *past) setBackfill(b format.Backfill) {
 	s.status.Unlock()
 	for _, l := range s.lanes {
 		m := &l.modes
-		*m = write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != ""}
+		*m = write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != "", Part: b.Around.Hops > 0}
 		m.Partial = m.Queues && b.Roster.Known() && !m.Archiving
 		m.Past = m.Queues && (b.Roster.Known() || len(b.Hosts) > 0)
 		if !m.Archiving {

@@ -199,9 +199,8 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 	if ev.Flags&(batch.HasRev|batch.HasData) != batch.HasRev|batch.HasData {
 		return // unreadable: nothing is applied, and the rev does not advance
 	}
-	if st.Has(format.FlagReturned) && ev.Flags&batch.HasSince != 0 && ev.Since != st.Rev {
-		e.markMissed(as, back)
-	}
+	// Whether the stream should have brought the commit before this one. A part of the network has heard new accounts as outsiders.
+	recent := (!e.Part || st.Has(format.FlagReturned)) && (ev.Flags&batch.HasSince == 0 || time.UnixMicro(int64(ev.Since>>10)).After(cmp.Or(e.holes.Unbroken, e.now)))
 	const archived = format.FlagNoRoot | format.FlagPartial // it may follow rows that are still to come: EndArchive compares it
 	switch {
 	case e.outside:
@@ -209,12 +208,12 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 		st.Flags &^= format.FlagPartial // an archive emptied the account before
 	case !st.Has(format.FlagHasRev):
 		st.Flags |= format.FlagPartial
-		if e.passedBy(ev) {
+		if recent {
 			e.markMissed(as, "partial")
 		} else if e.Partial {
 			e.queue(as, "partial")
 		}
-	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && (st.Flags&archived != archived || e.passedBy(ev)),
+	case ev.Flags&batch.HasSince == 0, ev.Since < st.Rev, ev.Since != st.Rev && (st.Flags&archived != archived || recent),
 		!st.Has(format.FlagNoRoot) && ev.Flags&batch.HasPrevData != 0 && ev.PrevData != st.Data:
 		broken = true
 		e.markMissed(as, "chain")
@@ -237,11 +236,6 @@ func (e *events) commit(ev *batch.Event, as *actorState, source uint32) {
 			e.notes = append(e.notes, note{as, format.Touched{Kind: o.Kind, Rkey: e.batch.Bytes(o.Rkey), Rev: ev.Rev}})
 		}
 	}
-}
-
-// passedBy reports whether the commit before one, which the index does not have, may have been made since the stream is heard.
-func (e *events) passedBy(ev *batch.Event) bool {
-	return ev.Flags&batch.HasSince == 0 || time.UnixMicro(int64(ev.Since>>10)).After(cmp.Or(e.holes.Unbroken, e.now))
 }
 
 // op adds the change that an operation makes.

@@ -2,6 +2,7 @@ package write_test
 
 import (
 	"testing"
+	"time"
 
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
@@ -113,8 +114,8 @@ func TestReturned(t *testing.T) {
 	}{
 		"back":            {back, [3]bool{yes, yes, yes}},
 		"#sync":           {append(back[:2:2], sync(100, 1)), [3]bool{no, no, yes}},
-		"next commit":     {append(back[:2:2], commit(200, 100, 1, 2)), [3]bool{no, no, yes}},
-		"another commit":  {append(back[:2:2], commit(200, 150, 0, 2), commit(300, 200, 2, 3)), [3]bool{yes, yes, yes}},
+		"next commit":     {append(back[:2:2], commit(200, 100, 1, 2)), [3]bool{no, no, no}},
+		"another commit":  {append(back[:2:2], commit(200, 150, 0, 2), commit(300, 200, 2, 3)), [3]bool{yes, yes, no}},
 		"first commit":    {append(back[:2:2], commit(200, 0, 0, 2)), [3]bool{yes, yes, no}},
 		"leaves the part": {append(back[:2:2], leaves), [3]bool{no, no, no}},
 		"a kind is added": {[]event{added}, [3]bool{yes, yes, no}},
@@ -131,6 +132,21 @@ func TestReturned(t *testing.T) {
 			if st, row := account(t, s, chained); st.Missed() != test.missed[n] || st.Missed() && (st.Complete() || row == nil) {
 				t.Errorf("%s %d: %+v, queued %+v", name, n, st, row)
 			}
+		}
+	}
+}
+
+// A first commit that is heard after another one shows that this was missed, but not in a part of the network: it was of an outsider.
+func TestFirstCommitAfterAnother(t *testing.T) {
+	for hops, missed := range []bool{true, false} {
+		s := open(t, memory(smallLimits), queues)
+		must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Around.Hops = hops }))
+		var b batch.Batch
+		now := uint64(time.Now().UnixMicro()) >> 10
+		commit(now+9, now+8, 8, 9)(&b, 1)
+		apply(t, s, "relay", &b)
+		if st, _ := account(t, s, chained); st.Missed() != missed || !st.Has(format.FlagPartial) {
+			t.Errorf("%d hops: %+v", hops, st)
 		}
 	}
 }
