@@ -29,6 +29,7 @@ type intake struct {
 	// Owned by the reading goroutine.
 	runStart    time.Time
 	from        batch.Seq  // start after this
+	decided     bool       // begin recorded a gap: an operator chose where to start
 	pendingGap  *batch.Gap // recorded if one of the first two events is newer than the last event of another source
 	overlapping int        // how many of the first events were not
 	caughtUp    int        // events in a row that are newer than the start of the run

@@ -98,7 +98,7 @@ func (c *Consumer) connect(ctx context.Context) error {
 	c.sequence.expected = nil
 	if stored, ok := c.store.Cursor(c.source); ok {
 		c.from, c.hasFrom = stored.Seq, true
-		if stored.Time.Unix() > 0 {
+		if stored.Time.Unix() > 0 && (stored.Exact || !c.decided) {
 			c.sequence.expected = &stored
 		}
 	}

@@ -41,16 +41,17 @@ func (c *Consumer) begin(ctx context.Context) error {
 		c.link.blocked.Store(isStored && stored.Future)
 		return nil
 	}
+	_, live := c.store.LiveSince(c.source)
 	var gap *batch.Gap
 	switch {
 	case isStored && stored.Future:
 		gap = &batch.Gap{Reason: futureCursor, Detail: fmt.Sprintf("the relay restarted its sequence; an operator chose to continue after seq %d", c.from)}
-	case !isStored && !changed && c.store.Unbroken():
+	case !isStored && !changed && c.store.Unbroken() && (c.from > 0 || !live): // else the first event decides
 		gap = &batch.Gap{Reason: liveStartCut, Detail: noEnd}
 	case isStored && c.from > stored.Seq:
 		gap = &batch.Gap{Reason: cursorSkipped, Detail: fmt.Sprintf("an operator chose to continue after seq %d instead of the stored cursor", c.from)}
 	}
-	if gap != nil {
+	if c.decided = gap != nil; c.decided {
 		gap.After, gap.Since, gap.Suspect = stored.Seq, stored.Time.UTC(), true
 		c.announce(gap)
 	} else if isStored {

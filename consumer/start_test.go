@@ -410,6 +410,21 @@ func TestRestartedSequence(t *testing.T) {
 	}
 }
 
+// An operator's decision where to continue is one gap: the first event after it says nothing more.
+func TestDecidedStart(t *testing.T) {
+	g, store := open(t)
+	run(t, g, consumer.Options{}, follow(100, "a"))
+	if err := g.SetFuture(t.Context(), "memory"); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, relay.NewRecorded([][]byte{follow(101, "b"), follow(102, "c")}))
+	o := consumer.Options{Relay: url, Source: "memory", Cursor: new(int64), ForceCursor: true}
+	consume(t, g, o, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 102 })
+	if all := gaps(t, store); len(all) != 1 || all[0].Reason != "future_cursor" {
+		t.Errorf("gaps: %+v", all)
+	}
+}
+
 // A change of source is a gap even if the first start with it ends before its first event.
 func TestSourceChangedAndCut(t *testing.T) {
 	g, store := open(t)
