@@ -25,7 +25,7 @@ import (
 // Verify proves that the dictionary is one to one and every id lies in a leased block; that
 // the records and the sets have the same edges; that every value is sorted and in its one
 // form; that the accounts, the hidden set and the erase jobs agree; and that the counts are
-// right. It reports damage on the disk, and checks the rest. Then it does not compare the
+// right. It reports damage on the disk, and checks the rest. Then it does not compare the dictionary, the
 // edges and the counts, which need the damaged part.
 //
 // It compares sides by the sums of hashes, and so reads each side once, in its own order (comparison). If the sums differ, it reads them
@@ -59,7 +59,6 @@ func Verify(r kv.Reader, report func(problem string), progress func(keys int64))
 		pass: pass{damage, each, &progressed{tell: progress}}, damage: damage, dates: newDates(),
 		counts: format.Counts{}.Clone(), hidden: roaring64.New(), recorded: roaring64.New(), erasing: map[dict.ID]bool{}, resyncs: map[dict.ID]bool{},
 	}
-	v.inSets, v.inStates, v.inDates, v.inDictionary = newComparisons()
 	return v.run()
 }
 
@@ -164,6 +163,7 @@ func (v *checker) run() error {
 	}
 	// Strings first: all that follows names ids. Then erase jobs and accounts: accounts that are being erased have lost some of their
 	// edges, so the check ignores the rest.
+	v.inSets, v.inStates, v.inDates, v.inDictionary = newComparisons(v.kinds)
 	v.dictionary = newDictionary(v.pass, v.Settings, v.kinds, v.inDictionary)
 	of := func(keyspace byte, check func(k, value []byte) error) func() error {
 		return func() error { return v.scan([]byte{keyspace}, check) }
@@ -359,7 +359,7 @@ func (v *checker) named(ns dict.Namespace, id dict.ID, what string) {
 // totals compares the counts.
 func (v *checker) totals() error {
 	if v.damage.any() {
-		v.broken("the edges and the counts were not compared: a part of the store is damaged")
+		v.broken("the dictionary, the edges and the counts were not compared: a part of the store is damaged")
 		return nil
 	}
 	stored, err := read.Counts(v.r)

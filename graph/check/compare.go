@@ -32,8 +32,8 @@ type comparison struct {
 }
 
 const (
-	parts     = 1 << 14
-	mostParts = 64 // whose elements are kept: of 400 million elements, 1.6 million
+	parts    = 1 << 14
+	mostKept = 2 << 20 // elements of a side that may be kept in memory
 )
 
 // sum is the number of elements, and the sum of their hashes.
@@ -80,28 +80,32 @@ func numbers(e []byte) (x, y, z uint64) {
 
 // ended ends the first reading, and reports whether the sides differ.
 func (c *comparison) ended(v *pass) (differ bool) {
-	var n [2]uint64
-	different := 0
+	var n, kept [2]uint64
+	all := true
 	for part := range parts {
-		n[0], n[1] = n[0]+c.sums[0][part].n, n[1]+c.sums[1][part].n
-		if c.sums[0][part] != c.sums[1][part] {
-			different++
-			c.wrong[part] = different <= mostParts
+		x, y := c.sums[0][part], c.sums[1][part]
+		if n[0], n[1] = n[0]+x.n, n[1]+y.n; x == y {
+			continue
 		}
+		differ = true
+		if c.wrong[part] = max(kept[0]+x.n, kept[1]+y.n) <= mostKept; c.wrong[part] {
+			kept[0], kept[1] = kept[0]+x.n, kept[1]+y.n
+		}
+		all = all && c.wrong[part]
 	}
-	if c.left = map[string]int{}; different > 0 {
+	if c.left = map[string]int{}; differ {
 		v.broken(c.differ, n[0], n[1])
 	}
-	if different > mostParts {
-		v.broken("only some of these differences are named: those in %d of %d parts", mostParts, different)
+	if !all {
+		v.broken("only some of these differences are named: those among %d and %d", kept[0], kept[1])
 	}
-	return different > 0
+	return differ
 }
 
-func newComparisons() (edges, records, dates, strings *comparison) {
+func newComparisons(t *kinds.Table) (edges, records, dates, strings *comparison) {
 	ofKind := func(e []byte) []any {
 		k, actor, x := numbers(e)
-		return []any{kinds.Kind(k), actor, x}
+		return []any{t.Info(kinds.Kind(k)).Name, actor, x}
 	}
 	return newComparison("the records have %d edges, the sets %d, and they differ",
 			"actor %[2]d has a %[1]s record of %[3]d, but is not in the subject's set",
@@ -114,11 +118,11 @@ func newComparisons() (edges, records, dates, strings *comparison) {
 			"actor %[2]d has the date %[4]d in the %[1]s set of %[3]d, and no such record",
 			func(e []byte) []any {
 				k, actor, subject := numbers(e)
-				return []any{kinds.Kind(k), actor, subject, k >> 8}
+				return []any{t.Info(kinds.Kind(k)).Name, actor, subject, k >> 8}
 			}),
 		newComparison("dictionary: %d strings have ids, %d ids have strings, and they differ",
 			"dictionary: %s %x has id %d, which does not stand for it",
-			"dictionary: %s %x has another id than %d, which stands for it",
+			"dictionary: %s %x does not have the id %d, which stands for it",
 			func(e []byte) []any {
 				form, id := e[1:len(e)-8], e[len(e)-8:]
 				return []any{dict.Namespace(e[0]), form, binary.BigEndian.Uint64(id)}

@@ -72,7 +72,7 @@ func TestDamage(t *testing.T) {
 
 // TestNotCompared: edges and counts are not compared if a part of the store is unreadable.
 func TestNotCompared(t *testing.T) {
-	const notCompared = "the edges and the counts were not compared: a part of the store is damaged"
+	const notCompared = "the dictionary, the edges and the counts were not compared: a part of the store is damaged"
 	eachStore(t, func(t *testing.T, h healthy) {
 		records := h.keyspaceKeys(format.KeyRecord)
 		for _, damaged := range []bool{false, true} {

@@ -70,21 +70,14 @@ func (v *dictionary) add(side int, ns dict.Namespace, form []byte, id dict.ID) {
 	v.rows.add(side, v.buf)
 }
 
-// parseID reads a row of KeyID. ok is false if it is malformed.
-func parseID(k, value []byte) (ns dict.Namespace, form []byte, id dict.ID, ok bool) {
-	id, n := dict.ReadID(value)
-	if len(k) < 3 || (dict.Namespace(k[1]) != dict.DID && dict.Namespace(k[1]) != dict.URI) || n == 0 || n != len(value) {
-		return 0, nil, 0, false
-	}
-	return dict.Namespace(k[1]), k[2:], id, true
-}
-
+// id checks a row of KeyID.
 func (v *dictionary) id(k, value []byte) error {
-	ns, form, id, ok := parseID(k, value)
-	if !ok {
+	id, n := dict.ReadID(value)
+	if len(k) < 3 || dict.Namespace(k[1]) != dict.DID && dict.Namespace(k[1]) != dict.URI || n == 0 || n != len(value) {
 		v.broken("dictionary row %x → %x is malformed", k, value)
 		return nil
 	}
+	ns, form := dict.Namespace(k[1]), k[2:]
 	v.ids[ns]++
 	v.add(0, ns, form, id)
 	v.leased(ns, id, form)
@@ -171,8 +164,9 @@ func (v *dictionary) string(k, value []byte) error {
 	ns := dict.Namespace(k[1])
 	group, n := dict.ReadID(k[2:])
 	add := func(form []byte, low uint8) {
-		v.add(1, ns, form, group|dict.ID(low))
-		v.known[ns].Add(uint64(group) | uint64(low))
+		if v.add(1, ns, form, group|dict.ID(low)); v.rows.left == nil { // else it is known, and others ask
+			v.known[ns].Add(uint64(group) | uint64(low))
+		}
 	}
 	switch {
 	case n == 0 || group&dict.GroupMask != 0 || len(k)-2 > n+1:

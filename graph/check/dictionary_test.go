@@ -41,7 +41,7 @@ func TestBrokenDictionary(t *testing.T) {
 		"a string without an id": func(b *bench) string {
 			id := b.id(alice)
 			delete(b.rows, form(alice))
-			return fmt.Sprintf("did %x has another id than %d, which stands for it", alice, id)
+			return fmt.Sprintf("did %x does not have the id %d, which stands for it", alice, id)
 		},
 		"an invalid DID": func(b *bench) string {
 			b.name(dict.DID, b.free(), []byte("nodid"))

@@ -31,7 +31,7 @@ func (v *checker) sides(strings func(*dictionary) error) error {
 	counted := v.counts.Records
 	if err := v.parallel(
 		func(w *checker) error {
-			err := w.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) error {
+			err := w.eachActor(func(k kinds.Kind, actor dict.ID, subjects []uint64) {
 				for _, s := range subjects {
 					if k.IsSelf() { // there is no set to compare it with
 						w.named(dict.URI, dict.ID(s), "record")
@@ -39,19 +39,17 @@ func (v *checker) sides(strings func(*dictionary) error) error {
 					}
 					w.inSets.addNumbers(0, uint64(k), uint64(actor), s)
 				}
-				return nil
 			})
 			counted = w.counts.Records
 			return err
 		},
 		func(w *checker) error {
-			return w.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) error {
+			return w.eachSet(func(k kinds.Kind, subject dict.ID, members []uint64) {
 				for _, m := range members {
 					if k.IsLabel() || !w.erasing[dict.ID(m)] {
 						w.inSets.addNumbers(1, uint64(k), m, uint64(subject))
 					}
 				}
-				return nil
 			})
 		},
 		func(w *checker) error {
@@ -87,7 +85,7 @@ type chunkReader struct {
 // eachActor reads all records, checks their form, counts them, and calls each with the
 // ascending subjects of every actor and kind. It counts the records of accounts that are
 // being erased, but does not call each for them.
-func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *checker) eachActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64)) error {
 	b := &v.reader
 	*b = chunkReader{}
 	v.counts.Records = format.Counts{}.Clone().Records
@@ -196,7 +194,7 @@ func (v *checker) record(r *format.Record) (more bool) {
 	return true
 }
 
-func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64) error) error {
+func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uint64)) error {
 	b := &v.reader
 	if b.kind == 0 {
 		return nil
@@ -215,7 +213,8 @@ func (v *checker) endActor(each func(k kinds.Kind, actor dict.ID, subjects []uin
 	}
 	b.all = slices.Compact(b.all)
 	v.ofDates().datedRecords(b.kind, b.actor, b.dated)
-	return each(b.kind, b.actor, b.all)
+	each(b.kind, b.actor, b.all)
+	return nil
 }
 
 // noteRepeated looks up the members of an actor and kind that have several records: their sets must say so. Writers rely on that when they

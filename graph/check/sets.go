@@ -14,7 +14,7 @@ import (
 
 // eachSet reads all reverse sets, checks their form, and calls each with the members of every
 // row and leaf: first those of the rows in groups. It compares the hidden set with the accounts.
-func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
+func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uint64)) error {
 	unmet := v.hidden.Clone()
 	if err := v.scan([]byte{format.KeyRows}, func(key, value []byte) error { return v.rowGroup(key, value, each) }); err != nil {
 		return err
@@ -58,7 +58,8 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 		if !isLeaf && len(members) > 0 {
 			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
 		}
-		return each(k, subject, members)
+		each(k, subject, members)
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (v *checker) eachSet(each func(k kinds.Kind, subject dict.ID, members []uin
 }
 
 // rowGroup checks a row group, and calls each with the members of every row.
-func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject dict.ID, members []uint64) error) error {
+func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject dict.ID, members []uint64)) error {
 	k, first, err := format.ParseRowGroupKey(key)
 	if err != nil {
 		v.broken("key %x of a row group: %v", key, err)
@@ -77,7 +78,6 @@ func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject di
 	}
 	part := v.PartitionOfKey(key)
 	var again format.RowGroup
-	var ended error // by each
 	err = format.EachRow(first, value, func(subject dict.ID, row []byte) error {
 		again.Add(subject, row)
 		set := format.AppendRowKey(nil, k, subject)
@@ -95,12 +95,10 @@ func (v *checker) rowGroup(key, value []byte, each func(k kinds.Kind, subject di
 		if len(members) > 0 {
 			v.named(v.kinds.Info(k).To.Is(), subject, "subject")
 		}
-		ended = each(k, subject, members)
-		return ended
+		each(k, subject, members)
+		return nil
 	})
 	switch {
-	case ended != nil:
-		return ended
 	case err != nil:
 		v.broken("row group %x: %v", key, err)
 		v.unreadable = true

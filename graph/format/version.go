@@ -6,7 +6,7 @@ package format
 type Version uint8
 
 // Newest is the version of the stores that this program makes. A change of any byte in a store raises it.
-const Newest Version = 19
+const Newest Version = 20
 
 // Advice says what to do with a store of another version.
 const Advice = "index again into a new store, or export it with the version of skein that made it, and import the file into a new store"

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -173,7 +174,18 @@ type bounded struct {
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, b.most)
+		resp.Body = boundedBody{http.MaxBytesReader(nil, resp.Body, b.most)}
 	}
 	return resp, err // a transport must not wrap
+}
+
+type boundedBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b boundedBody) Read(p []byte) (n int, err error) {
+	n, err = b.ReadCloser.Read(p)
+	if large, is := errors.AsType[*http.MaxBytesError](err); is {
+		err = fmt.Errorf("the document has more than %d bytes", large.Limit)
+	}
+	return n, err
 }

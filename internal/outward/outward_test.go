@@ -120,7 +120,7 @@ func TestDocuments(t *testing.T) {
 		b, err := io.ReadAll(resp.Body)
 		return len(b), errors.Join(err, resp.Body.Close())
 	}
-	if n, err := get("/"); n != 5000 || err == nil {
+	if n, err := get("/"); n != 5000 || err == nil || !strings.Contains(err.Error(), "more than 5000 bytes") {
 		t.Errorf("an endless document: %d bytes, %v; want 5000, and an error", n, err)
 	}
 	began := time.Now()

@@ -69,7 +69,10 @@ func (at *state) among(n *language.Node, of []dict.ID, ids sets.Set) (sets.Set, 
 			return part, err
 		}
 		switch {
-		case n.Op == language.OpUnion, n.Op == language.OpAtLeast:
+		case n.Op == language.OpUnion:
+			ids = sets.AndNot(ids, part) // the others need not be asked of these
+			threshold.Add(part)
+		case n.Op == language.OpAtLeast:
 			threshold.Add(part)
 		case n.Op == language.OpExcept && i > 0:
 			ids = sets.AndNot(ids, part)
