@@ -1030,7 +1030,7 @@ func (n *net) check() {
 		if within && !hidden {
 			n.same(a, &of, x, window, "everybody's new")
 		}
-		status := (everybody || within || x.Statuses() == nil) && !(hidden && of.State.Has(format.FlagResync)) || hidden && x.Own(&of, kinds.Hidden, window) == nil
+		status := (everybody || within || x.Statuses() == nil) && (!hidden || !of.State.Has(format.FlagResync)) || hidden && x.Own(&of, kinds.Hidden, window) == nil
 		if status && !of.State.Has(format.FlagErasing) && !n.possible(a, !hidden) {
 			n.t.Errorf("account %d is called hidden=%v at %d, and is not: %+v, %+v", a, hidden, n.at, of.State, x.Past)
 		}
