@@ -228,7 +228,7 @@ func (n *net) open() {
 	n.store.off.Store(true)
 	defer func() { n.store.off.Store(false) }()
 	var err error
-	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Embedded: true, Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
+	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.fetches, n.list, n.lists, n.failed = nil, nil, nil, nil
@@ -883,7 +883,7 @@ func (n *net) move() {
 	}
 	fresh := n.newStore()
 	fresh.off.Store(true)
-	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Embedded: true, Import: true})
+	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Import: true})
 	must(n.t, err)
 	if _, err := export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil); err != nil {
 		n.t.Fatal(err)

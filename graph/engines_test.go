@@ -166,7 +166,7 @@ func openWriter(t *testing.T, store kv.Store, settings dict.Settings, joins bool
 	t.Helper()
 	s, err := graph.Open(t.Context(), store, graph.Options{
 		Intern:     intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, // small, so that it rotates
-		StateCache: 4 << 10, SliceSize: 7, Joins: joins, Embedded: settings.Partitions <= 1, Beat: 20 * time.Millisecond,
+		StateCache: 4 << 10, SliceSize: 7, Joins: joins, Beat: 20 * time.Millisecond,
 	})
 	must(t, err)
 	return s

@@ -69,7 +69,7 @@ func (s *Store) newSource() *ask.Source {
 func (s *core) internOptions() intern.Options {
 	o := s.o.Intern
 	o.Settings = s.layout.Settings
-	o.Alone, o.ReadOnly = s.o.Embedded, s.o.ReadOnly
+	o.ReadOnly = s.o.ReadOnly
 	o.Logger = s.o.Logger
 	o.Slot = func() uint8 { return format.Partitions(s.parts.Load()).First() }
 	return o

@@ -35,7 +35,7 @@ func (s *core) Seen(ctx context.Context, slot uint16, day uint32) (marks []uint3
 // AddSeen adds marks of what was seen to a slot, which keeps the latest 1,024 of a day. The first call on a day deletes what is older
 // than Seen returns, of all slots.
 func (s *core) AddSeen(ctx context.Context, slot uint16, day uint32, marks []uint32) error {
-	if s.o.ReadOnly && s.o.Embedded { // the disk is full
+	if s.o.ReadOnly && !s.layout.Shared() { // the disk is full
 		return kv.ErrUnavailable
 	}
 	err := s.kv.Update(ctx, func(tx kv.Txn) error {

@@ -21,7 +21,7 @@ func TestStatusDuringWrite(t *testing.T) {
 		}
 		return nil
 	}})
-	s, err := graph.Open(t.Context(), store, graph.Options{Embedded: true})
+	s, err := graph.Open(t.Context(), store, graph.Options{})
 	must(t, err)
 	slow.Store(true)
 	written := make(chan error, 1)

@@ -37,8 +37,6 @@ type Options struct {
 	// Beat is the interval of a writer's heartbeats. Another process waits for four intervals
 	// without one before it takes the claim over. 0 means a second.
 	Beat time.Duration
-	// Embedded says that only this process can have the store open, and once.
-	Embedded bool
 	// Kinds are indexed besides the built-in kinds and those that the store was configured with
 	// before. They have no numbers yet. Open fails if they contradict the store's.
 	Kinds []kinds.Info

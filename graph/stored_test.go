@@ -41,8 +41,8 @@ func TestMalformedValues(t *testing.T) {
 		}
 		var log bytes.Buffer
 		open := func() *graph.Store {
-			o := graph.Options{Embedded: onDisk || seed%2 == 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-			if !o.Embedded && seed%4 == 0 {
+			o := graph.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			if !onDisk && seed%4 == 0 {
 				o.Intern.Settings = dict.SharedSettings // several partitions, and lanes
 			}
 			s, err := graph.Open(t.Context(), store, o)

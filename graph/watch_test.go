@@ -27,7 +27,7 @@ func (h *heard) Changed(edges []graph.Change, lists []write.ListChange, hidden [
 
 // A Watcher receives committed changes, hidden accounts, and erased edges, with their account.
 func TestWatcher(t *testing.T) {
-	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{Embedded: true, SliceSize: 1})
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: merger()}), graph.Options{SliceSize: 1})
 	must(t, err)
 	var h heard
 	s.Watch(&h)

@@ -14,7 +14,7 @@ import (
 type Drawer struct {
 	leases  *leaser
 	cache   *cache
-	strings *stringFilter // nil if other writers also create strings
+	strings *stringFilter
 }
 
 // Prepare implements Interner: it waits until n new strings of each namespace can get ids. For
@@ -33,9 +33,7 @@ func (d *Drawer) Prepare(ctx context.Context, _ *Batch, n int) error {
 // call Prepare and start again.
 var ErrNoLease = errors.New("intern: leased ids are used up")
 
-// Resolve implements Interner. Only conflicts on the keys of strings matter: if another writer
-// creates the same string, this transaction starts again, and finds that writer's id. (With
-// Options.Alone there is no other writer, and strings that are certainly new are not read.)
+// Resolve implements Interner. It does not read strings that are certainly new.
 func (d *Drawer) Resolve(tx kv.Txn, b *Batch) (made [len(dict.Namespaces) + 1]int, err error) {
 	for _, ns := range dict.Namespaces { // DIDs first: packed URIs contain their ids
 		d.cache.resolve(b, ns)
@@ -113,7 +111,7 @@ func (d *Drawer) Close() { d.leases.close() }
 // isNew reports whether an item certainly has no id in the store. If an id was drawn for it,
 // an attempt of unknown outcome may have committed that.
 func (d *Drawer) isNew(b *Batch, it *batchItem) bool {
-	if it.id != dict.None || d.strings == nil {
+	if it.id != dict.None {
 		return false
 	}
 	if it.author != noAuthor && b.items[it.author].state == created {
@@ -125,9 +123,6 @@ func (d *Drawer) isNew(b *Batch, it *batchItem) bool {
 // learn adds the strings that a committed transaction created to the filters.
 func (d *Drawer) learn(b *Batch) {
 	k := d.strings
-	if k == nil {
-		return
-	}
 	if !k.ready.Load() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -146,9 +141,6 @@ func (d *Drawer) learn(b *Batch) {
 // fill fills the filters in the background, after enough failed lookups.
 func (d *Drawer) fill() {
 	k := d.strings
-	if k == nil {
-		return
-	}
 	k.mu.Lock()
 	due := !k.started && !k.full && k.misses >= k.fillAfter
 	k.started = k.started || due

@@ -17,8 +17,8 @@ import (
 func TestDrawerTwin(t *testing.T) {
 	for seed := range uint64(8) {
 		settings := dict.Settings{ShardBits: []uint8{14, 4, 1, 32}[seed%4], LeaseSize: []uint32{65536, 64, 16, 1024}[seed%4], Partitions: 1}
-		o := Options{Settings: settings, CacheBytes: 1 << (10 + seed), Alone: seed >= 4, FilterBytes: 1 << 20}
-		t.Run(fmt.Sprintf("%s, alone %v", settings, o.Alone), func(t *testing.T) { testDrawerTwin(t, o, seed) })
+		o := Options{Settings: settings, CacheBytes: 1 << (10 + seed), FilterBytes: 1 << 20}
+		t.Run(settings.String(), func(t *testing.T) { testDrawerTwin(t, o, seed) })
 	}
 }
 
@@ -30,9 +30,7 @@ func testDrawerTwin(t *testing.T, o Options, seed uint64) {
 	for life := range 12 {
 		o.Owner = fmt.Sprint(life)
 		in, _ := openAs(t, store, o).(*Drawer)
-		if in.strings != nil {
-			in.strings.fillAfter = 50
-		}
+		in.strings.fillAfter = 50
 		var b Batch
 		for range 10 {
 			if rng.IntN(3) > 0 {

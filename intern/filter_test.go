@@ -98,7 +98,7 @@ func TestFiltersArePaidFor(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	store := memkv.Open(memkv.Options{Merger: Merger{}})
 	open := func() *Drawer {
-		d, _ := openAs(t, store, Options{Alone: true}).(*Drawer)
+		d, _ := openAs(t, store, Options{}).(*Drawer)
 		return d
 	}
 	var all []named

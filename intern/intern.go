@@ -17,9 +17,7 @@ type Options struct {
 	CacheBytes int64
 	// ReadOnly says that no string will get an id.
 	ReadOnly bool
-	// Alone says that no other writer creates strings, in a store with one partition.
-	Alone bool
-	// FilterBytes bounds the memory of the filters of known strings, if the writer is alone. 0 means 32 MiB.
+	// FilterBytes bounds the memory of a Drawer's filters of known strings. 0 means 32 MiB.
 	FilterBytes int64
 	// Owner names this writer in its leases, for example by host and process.
 	Owner string
@@ -67,12 +65,8 @@ func Open(ctx context.Context, store kv.Store, o Options) (Interner, error) {
 	if o.Settings.Partitions > 1 {
 		return newClaimer(leases, newCache(o.CacheBytes)), nil
 	}
-	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes)}
-	if o.ReadOnly {
-		return d, nil
-	}
-	if o.Alone {
-		d.strings = newStringFilter(o.FilterBytes, o.Logger)
+	d := &Drawer{leases: leases, cache: newCache(o.CacheBytes), strings: newStringFilter(o.FilterBytes, o.Logger)}
+	if !o.ReadOnly {
 		if err := d.strings.open(ctx, store); err != nil {
 			return nil, err
 		}

@@ -200,7 +200,7 @@ func maxSeq(t testing.TB, frame []byte) int64 {
 func open(t testing.TB) (kv.Store, *graph.Store) {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	g, err := graph.Open(context.Background(), store, graph.Options{Embedded: true})
+	g, err := graph.Open(context.Background(), store, graph.Options{})
 	must(t, err)
 	return store, g
 }
@@ -283,7 +283,7 @@ func TestWriteOutlivesItsPage(t *testing.T) {
 	s := newServer(t)
 	s.blocks, s.perPage = true, 1
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-	g, err := graph.Open(t.Context(), slow{store}, graph.Options{Embedded: true})
+	g, err := graph.Open(t.Context(), slow{store}, graph.Options{})
 	must(t, err)
 	must(t, s.read(t.Context(), g, Options{Ops: 100}))
 	if got, want := indexed(t, store), expected(t); !maps.Equal(got, want) {
@@ -298,7 +298,7 @@ func TestInterrupted(t *testing.T) {
 		s := newServer(t)
 		s.blocks = true
 		store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
-		o := graph.Options{Embedded: true}
+		o := graph.Options{}
 		g, err := graph.Open(t.Context(), store, o)
 		must(t, err)
 		must(t, g.Close(t.Context()))

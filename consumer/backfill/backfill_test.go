@@ -337,7 +337,7 @@ func (w *world) index(store kv.Store, change func(*Options)) *index {
 		change(&o)
 	}
 	q := NewQueue(o)
-	g, err := graph.Open(w.t.Context(), store, graph.Options{Embedded: true, Queued: q.Add, Kinds: w.kinds})
+	g, err := graph.Open(w.t.Context(), store, graph.Options{Queued: q.Add, Kinds: w.kinds})
 	if err == nil && !w.deaf {
 		err = g.SetLive(w.t.Context(), "stream", time.Now(), nil)
 	}
@@ -688,7 +688,7 @@ func TestRepair(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	x.end()
 	// Without a Manager, nothing is queued.
-	g, err := graph.Open(t.Context(), x.store, graph.Options{Embedded: true})
+	g, err := graph.Open(t.Context(), x.store, graph.Options{})
 	must(t, err)
 	w.commit(rng, other, nil)
 	var b batch.Batch

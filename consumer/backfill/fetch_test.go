@@ -24,7 +24,7 @@ func idle(t *testing.T, o Options) *Manager {
 	}
 	o.AllowPrivateHosts = true
 	q := NewQueue(o)
-	g, err := graph.Open(t.Context(), newStore(), graph.Options{Embedded: true, Queued: q.Add})
+	g, err := graph.Open(t.Context(), newStore(), graph.Options{Queued: q.Add})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := g.Close(context.Background()); err != nil {

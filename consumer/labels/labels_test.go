@@ -267,7 +267,7 @@ func newWorld(t *testing.T, names []string, of ...*fake) *world {
 	for _, f := range of {
 		w.people.of[f.did] = f
 	}
-	s, err := graph.Open(t.Context(), w.kv, graph.Options{Intern: intern.Options{Owner: "test"}, Embedded: true})
+	s, err := graph.Open(t.Context(), w.kv, graph.Options{Intern: intern.Options{Owner: "test"}})
 	must(t, err)
 	w.store = s
 	w.start()

@@ -15,7 +15,7 @@ import (
 
 // Accounts that are not active are in no count, asked about few subjects or about many.
 func TestActorCounts(t *testing.T) {
-	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{Embedded: true})
+	s, err := graph.Open(t.Context(), memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{})
 	must(t, err)
 	const subjects = 100
 	subject := func(i int) []byte { return fmt.Appendf(nil, "did:web:subject%d.example.com", i) }

@@ -19,7 +19,7 @@ import (
 // commit of the stream with an ordinary rev is not taken for a replay.
 func TestArchivedFutureRev(t *testing.T) {
 	store := memory(write.Limits{})
-	s := open(t, store, graph.Options{Embedded: true})
+	s := open(t, store, graph.Options{})
 	must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 	m := &seam{t, s, "did:web:future.example.com", nil, store}
 	var b batch.Batch
@@ -46,7 +46,7 @@ func TestArchiveInAnyWrites(t *testing.T) {
 	for seed := range uint64(6) {
 		most := []int{rows + 1, 1000, 60, 3, 1500, 400}[seed]
 		store := memory(write.Limits{Row: 20, Chunk: 20})
-		s := open(t, store, graph.Options{Embedded: true, SliceSize: 5, Queued: func([]batch.Queued) {}})
+		s := open(t, store, graph.Options{SliceSize: 5, Queued: func([]batch.Queued) {}})
 		must(t, s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "archive" }))
 		rng := rand.New(rand.NewPCG(seed, 8))
 		want := make([]map[string]string, accounts)

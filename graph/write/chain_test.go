@@ -172,7 +172,7 @@ func TestEvents(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, memory(smallLimits), graph.Options{Embedded: true})
+			s := open(t, memory(smallLimits), graph.Options{})
 			for i, step := range steps {
 				var b batch.Batch
 				step.event(&b, step.seq)
@@ -189,7 +189,7 @@ func TestEvents(t *testing.T) {
 
 // A repeated commit is counted as a replay, also if it cannot be read: it must not desynchronize a repo that was repaired since.
 func TestReplays(t *testing.T) {
-	s := open(t, memory(smallLimits), graph.Options{Embedded: true})
+	s := open(t, memory(smallLimits), graph.Options{})
 	for i, e := range []event{commit(100, 0, 0, 1), commit(0, 0, 0, 0), commit(0, 0, 0, 0), commit(100, 0, 0, 1)} {
 		var b batch.Batch
 		e(&b, []format.Seq{1, 2, 2, 1}[i])
@@ -204,7 +204,7 @@ func TestReplays(t *testing.T) {
 // source.
 func TestAnswerAndNewerStatus(t *testing.T) {
 	for since, seq := range map[string]format.Seq{"": 0, "relay": 8, "other": 7} { // another source may have the same number
-		s := open(t, memory(smallLimits), graph.Options{Embedded: true})
+		s := open(t, memory(smallLimits), graph.Options{})
 		var b batch.Batch
 		status(false, false)(&b, 7)
 		apply(t, s, "relay", &b)

@@ -63,7 +63,7 @@ func TestLabels(t *testing.T) {
 func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 26))
 	store := memkv.Open(faulty(seed))
-	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, Embedded: true, Beat: 20 * time.Millisecond}
+	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, Beat: 20 * time.Millisecond}
 	s := open(t, store, o)
 	var labelers, subjects []string
 	for i := range 3 {

@@ -191,7 +191,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 	store := memkv.Open(faulty(seed))
 	more, err := kinds.Parse(arrayKinds)
 	must(t, err)
-	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, SliceSize: 7, Embedded: true, Kinds: more, Beat: 20 * time.Millisecond}
+	o := graph.Options{Intern: intern.Options{Settings: settings, CacheBytes: 64 << 10, Owner: "test"}, StateCache: 4 << 10, SliceSize: 7, Kinds: more, Beat: 20 * time.Millisecond}
 	s := open(t, store, o)
 	table := s.Kinds()
 	var dids, subjects []string
@@ -401,7 +401,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 		t.Fatal(err)
 	}
 	other := memkv.Open(faulty(seed + 100))
-	copied := open(t, other, graph.Options{Intern: intern.Options{Settings: settings, Owner: "copy"}, Embedded: true})
+	copied := open(t, other, graph.Options{Intern: intern.Options{Settings: settings, Owner: "copy"}})
 	if _, err := export.Read(t.Context(), copied, &file, nil); err != nil {
 		t.Fatal(err)
 	}

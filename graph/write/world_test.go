@@ -46,7 +46,7 @@ func open(t *testing.T, store kv.Store, o graph.Options) *graph.Store {
 }
 
 // queues are the options of a graph that queues repos with missed events.
-var queues = graph.Options{Queued: func([]batch.Queued) {}, Embedded: true}
+var queues = graph.Options{Queued: func([]batch.Queued) {}}
 
 func apply(t *testing.T, s *graph.Store, source string, b *batch.Batch) {
 	t.Helper()

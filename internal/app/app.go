@@ -87,7 +87,6 @@ func OpenIndex(ctx context.Context, o StoreOptions) (_ *Index, err error) {
 		StateCache: budget.States,
 		SetCache:   budget.Sets,
 		Joins:      o.Joins,
-		Embedded:   InFolder(o.Store),
 		ReadOnly:   o.ReadOnly,
 		MustExist:  !o.Create,
 		Import:     o.Import,

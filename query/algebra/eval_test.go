@@ -406,7 +406,7 @@ func parsed(t *testing.T, text string) *language.Expr {
 func partitioned(t *testing.T, l write.Limits) kv.Store {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(l), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
-	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.Settings{ShardBits: 14, LeaseSize: 64, Partitions: 4}, Owner: "test"}, Embedded: true})
+	s, err := graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: dict.Settings{ShardBits: 14, LeaseSize: 64, Partitions: 4}, Owner: "test"}})
 	must(t, err)
 	must(t, s.Close(t.Context()))
 	return store

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	more, err := kinds.Parse(pageKinds)
 	must(t, err)
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(limits), Limits: memkv.Limits{Key: 1e4, Value: 1e8, Txn: 1e9, Age: time.Hour}})
-	w.s, err = graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Embedded: true, Kinds: more, Beat: time.Second})
+	w.s, err = graph.Open(t.Context(), store, graph.Options{Intern: intern.Options{Settings: settings, Owner: "test"}, Kinds: more, Beat: time.Second})
 	must(t, err)
 	w.names = language.NewVocabulary(w.s.Kinds())
 	for i := range w.s.Kinds().All {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skein.blue/graph"
+	"skein.blue/intern"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/memkv"
@@ -251,7 +252,7 @@ func TestSeenForAWeek(t *testing.T) {
 		}
 		for day := range 60 {
 			var err error
-			if g, err = graph.Open(t.Context(), store, graph.Options{Embedded: true}); err != nil {
+			if g, err = graph.Open(t.Context(), store, graph.Options{}); err != nil {
 				t.Fatal(err)
 			}
 			see(did, all[day], all[1000])
@@ -276,22 +277,27 @@ func TestSeenForAWeek(t *testing.T) {
 		if n := taken(did, all[3000-1024:3000]); n != 1024 {
 			t.Errorf("%d of the latest 1,024 posts are seen", n)
 		}
-		// A query node of a cluster takes part; a server that only reads since its disk is full keeps nothing.
-		for _, full := range []bool{false, true} {
-			node, err := graph.Open(t.Context(), store, graph.Options{ReadOnly: true, Embedded: full})
-			if err != nil {
-				t.Fatal(err)
-			}
-			v := viewer(node, did)
-			if err := node.AddSeen(t.Context(), v.slot, today(), []uint32{v.mark("x")}); full != errors.Is(err, kv.ErrUnavailable) {
-				t.Errorf("a disk that is full: %v: %v", full, err)
-			}
-			if taken(did, []string{"x"}) != 1 {
-				t.Error("a node keeps nothing that others read")
-			}
-		}
 		if n := taken(did, all[3000:]) + taken("did:plc:bbbbbbbbbbbbbbbbbbbbbbbb", all); n > len(all)/10_000 {
 			t.Errorf("%d of %d unseen posts are taken for seen", n, len(all))
+		}
+		// A query node of a cluster takes part; a server that only reads since its disk is full keeps nothing.
+		for _, settings := range []dict.Settings{dict.SharedSettings, dict.DefaultSettings} {
+			store, o := memkv.Open(memkv.Options{Merger: graph.Merger()}), graph.Options{Intern: intern.Options{Settings: settings}}
+			writer, err := graph.Open(t.Context(), store, o)
+			if err != nil || writer.Close(t.Context()) != nil {
+				t.Fatal(err)
+			}
+			o.ReadOnly = true
+			if g, err = graph.Open(t.Context(), store, o); err != nil {
+				t.Fatal(err)
+			}
+			v, full := viewer(g, did), settings.Partitions == 1
+			if err := g.AddSeen(t.Context(), v.slot, today(), []uint32{v.mark("x")}); full != errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("a disk that is full: %v: %v", full, err)
+			}
+			if taken(did, []string{"x"}) == 1 == full {
+				t.Error("a node keeps nothing that others read")
+			}
 		}
 	})
 }

@@ -187,7 +187,7 @@ func startSkein(t *testing.T, w *linkWorld, dir string) (base string, took time.
 	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: write.NewMerger(write.Limits{})})
 	must(t, err)
 	t.Cleanup(func() { _ = kv.Close() })
-	g, err := graph.Open(t.Context(), kv, graph.Options{Embedded: true})
+	g, err := graph.Open(t.Context(), kv, graph.Options{})
 	must(t, err)
 	frames := make([][]byte, len(w.events))
 	for i, e := range w.events {

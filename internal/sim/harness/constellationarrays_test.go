@@ -197,7 +197,7 @@ func startSkeinOnFrames(t *testing.T, frames [][]byte, dir string) (base string)
 	kv, err := pebblekv.Open(pebblekv.Options{Dir: filepath.Join(dir, "skein"), Create: true, Merger: write.NewMerger(write.Limits{})})
 	must(t, err)
 	t.Cleanup(func() { _ = kv.Close() })
-	g, err := graph.Open(t.Context(), kv, graph.Options{Embedded: true, Kinds: more})
+	g, err := graph.Open(t.Context(), kv, graph.Options{Kinds: more})
 	must(t, err)
 	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Read: slices.Values(frames)})
 	if err == nil {
