@@ -85,7 +85,7 @@ func addNote[T any](notes []T, n T) []T {
 // beside has what events do not: each is found by the Seq of its event.
 type beside struct {
 	states    []Imported // of EventImport with HasState
-	snapshots []Part     // of EventSnapshot
+	snapshots []Snapshot // of EventSnapshot
 	outcomes  []Outcome
 	causes    []Cause // of EventResync
 }
@@ -96,8 +96,8 @@ func (s *beside) Imported(n format.Seq) *Imported { return &s.states[n] }
 // Cause returns why the repo of the n-th EventResync is queued.
 func (s *beside) Cause(n format.Seq) *Cause { return &s.causes[n] }
 
-// Part returns what the n-th EventSnapshot holds.
-func (s *beside) Part(n format.Seq) *Part { return &s.snapshots[n] }
+// Part returns the n-th EventSnapshot, without what its event has.
+func (s *beside) Part(n format.Seq) *Snapshot { return &s.snapshots[n] }
 
 // SetOutcome sets the outcome of the n-th EventSnapshot.
 func (s *beside) SetOutcome(n format.Seq, o Outcome) { s.outcomes[n] = o }

@@ -25,30 +25,23 @@ type Snapshot struct {
 	First, Last bool   // whether it is the first part, and the last one
 }
 
-// A Part is a Snapshot without its records and what its Event has.
-type Part struct {
-	Generation  uint64 // see Snapshot
-	from, to    string
-	First, Last bool // see Snapshot
-}
-
 // Keys returns the range of a collection's record keys in the part, and reports whether there may be any. An empty bound is
 // open; to is exclusive.
-func (n *Part) Keys(collection string) (from, to string, ok bool) {
+func (n *Snapshot) Keys(collection string) (from, to string, ok bool) {
 	prefix := collection + "/"
-	if n.to != "" && n.to <= prefix || n.from >= collection+"0" { // the character after the slash
+	if n.To != "" && n.To <= prefix || n.From >= collection+"0" { // the character after the slash
 		return "", "", false
 	}
-	from, _ = strings.CutPrefix(max(n.from, prefix), prefix)
-	if strings.HasPrefix(n.to, prefix) {
-		to = n.to[len(prefix):]
+	from, _ = strings.CutPrefix(max(n.From, prefix), prefix)
+	if strings.HasPrefix(n.To, prefix) {
+		to = n.To[len(prefix):]
 	}
 	return from, to, true
 }
 
 // Holds reports whether a path lies in the part.
-func (n *Part) Holds(path []byte) bool {
-	return string(path) >= n.from && (n.to == "" || string(path) < n.to)
+func (n *Snapshot) Holds(path []byte) bool {
+	return string(path) >= n.From && (n.To == "" || string(path) < n.To)
 }
 
 // An Outcome says what became of a Snapshot.
@@ -82,7 +75,7 @@ func (o Outcome) String() string {
 func (b *Batch) AddSnapshot(s *Snapshot) int {
 	n := len(b.snapshots)
 	b.add(format.Seq(n), EventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
-	b.snapshots = append(b.snapshots, Part{s.Generation, s.From, s.To, s.First, s.Last})
+	b.snapshots = append(b.snapshots, Snapshot{Generation: s.Generation, From: s.From, To: s.To, First: s.First, Last: s.Last})
 	b.outcomes = append(b.outcomes, NotQueued)
 	return n
 }
@@ -91,7 +84,7 @@ func (b *Batch) AddSnapshot(s *Snapshot) int {
 // its records are added.
 func (b *Batch) EndSnapshot(to string, last bool) {
 	part := &b.snapshots[len(b.snapshots)-1]
-	part.to, part.Last = to, last
+	part.To, part.Last = to, last
 }
 
 // A Cause says why a repo is queued for a refetch.

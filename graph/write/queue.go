@@ -143,7 +143,7 @@ func (as *actorState) readTouched(tx kv.Txn) error {
 
 // readStored reads the records in the range that a snapshot replaces, and few others: a large snapshot comes in many parts.
 // Only records whose keys are not TIDs are all read for each part of their collection.
-func (as *actorState) readStored(tx kv.Txn, part *batch.Part, t *kinds.Table) error {
+func (as *actorState) readStored(tx kv.Txn, part *batch.Snapshot, t *kinds.Table) error {
 	as.stored = map[string]storedRecord{}
 	var path []byte
 	for i := range t.All {

@@ -17,8 +17,5 @@ func (k *Keys) Add(key []byte) {
 	k.list = append(k.list, k.arena[start:len(k.arena):len(k.arena)])
 }
 
-// Len returns the number of keys.
-func (k *Keys) Len() int { return len(k.list) }
-
 // List returns the keys, valid until Reset.
 func (k *Keys) List() [][]byte { return k.list }
