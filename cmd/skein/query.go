@@ -147,10 +147,11 @@ func (p *printer) close() error {
 
 // questionOf returns the question about an expression. limit is how many members or results to print, 0: all of a set, and 100 of a ranking.
 func questionOf(expr string, limit int64) *question {
-	if ranking, isRank := rank.Parse(expr); isRank {
-		return &question{method: "rank", params: ranking, limit: cmp.Or(limit, 100)}
+	q := &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}
+	if rank.IsRanking(expr) {
+		q.method, q.limit = "rank", cmp.Or(limit, 100)
 	}
-	return &question{method: "query", params: url.Values{"set": {expr}}, limit: limit}
+	return q
 }
 
 // ask prints the answer, page by page.

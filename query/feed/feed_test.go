@@ -84,7 +84,7 @@ func TestFilesOfFeeds(t *testing.T) {
 		}
 		for i, f := range got {
 			w := want[i]
-			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || (f.sources[0].set == "") != strings.Contains(w.shows, "via") {
+			if f.name != w.name || f.line != w.line || f.viewer != w.viewer || strings.Join(strings.Fields(f.shows), " ") != w.shows || f.sources[0].ranked != strings.Contains(w.shows, "via") {
 				t.Fatalf("%q: %+v, want %+v", text, f, w)
 			}
 		}
@@ -115,7 +115,7 @@ func TestMistakesInFiles(t *testing.T) {
 		{good + "good = likes($viewer)", 2, "the feed good is already defined on line 1"},
 		{good + "x = likes(\n  $viewer", 2, "feed x: at position 14: expected"},
 		{"x = union(likes($viewer), likes($viewer), lice($viewer))", 1, `feed x: at position 38: "lice" is not a set`},
-		{"x = rank(of=union(follows($viewer),x), via=likes)", 1, `feed x: InvalidRequest: set: at position 31: "x" is not a set`},
+		{"x = rank(of=union(follows($viewer),x), via=likes)", 1, `feed x: at position 31: "x" is not a set`},
 		{"x = likes(did:web:$viewer)", 1, "neither a DID nor an AT URI"},
 		{"x = likes($viewer)\ny = likes(at://$viewer)", 2, "neither a DID nor an AT URI"},
 		{"x = follows($viewer)", 1, "feed x: it is a set of DIDs, but a feed shows posts"},

@@ -3,7 +3,6 @@ package feed
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/query/language"
 	"skein.blue/query/rank"
-	"skein.blue/query/xrpc"
 )
 
 // A file of feeds has one feed in each paragraph: its name, which is the key of its record (app.bsky.feed.generator), an equals
@@ -47,9 +45,9 @@ type feed struct {
 
 // source is a query of a feed: a set or a ranking.
 type source struct {
-	weight int        // how many posts it gives in its turn
-	rank   url.Values // the parameters of a ranking
-	set    string     // a set expression
+	weight int // how many posts it gives in its turn
+	text   string
+	ranked bool // it is a ranking
 }
 
 // parseFeeds reads a file of feeds. Its error names the line.
@@ -184,21 +182,16 @@ func inRange(text string) (int, error) {
 
 // parseSource reads a query.
 func parseSource(words *language.Vocabulary, text string) (s source, err error) {
-	asked, isRank := rank.Parse(text)
-	if !isRank {
-		s.set = text
-		e, err := words.Parse(text, language.MaxExpr, time.Now())
-		if err == nil && e.Type() != dict.URI {
-			err = fmt.Errorf("it is a set of %s, but a feed shows posts", language.Plural(e.Type()))
-		}
+	e, err := words.ParseAlone(text, language.MaxExpr, time.Now())
+	switch {
+	case err != nil:
 		return s, err
+	case e.Type() != dict.URI && e.Root.Rank != nil:
+		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", language.Plural(e.Type()))
+	case e.Type() != dict.URI:
+		err = fmt.Errorf("it is a set of %s, but a feed shows posts", language.Plural(e.Type()))
 	}
-	s.rank = asked
-	r, err := rank.Read(&xrpc.Query{Words: words, MaxExpr: language.MaxExpr, Values: asked, Resolve: func([]language.Literal, func(int) string) error { return nil }}, time.Now())
-	if err == nil && r.Via.Is != dict.URI {
-		err = fmt.Errorf("its results are %s, but a feed shows posts; use via=likes or via=reposts", language.Plural(r.Via.Is))
-	}
-	return s, err
+	return source{text: text, ranked: e.Root.Rank != nil}, err
 }
 
 // resolve replaces $viewer by the viewer's DID, and handles as next does.

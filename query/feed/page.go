@@ -40,21 +40,18 @@ const (
 )
 
 // remembers reports whether places must have the posts that were shown.
-func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].set == "" || f.each > 0 }
+func (f *feed) remembers() bool { return len(f.sources) > 1 || f.sources[0].ranked || f.each > 0 }
 
 // page returns a page of a feed, and the start of the next, nil after the last page.
 func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first bool, seen viewed) (posts []string, next *place, err error) {
-	q.Resolve = f.resolve(q.Resolve)
-	read := make([]func(*ask.View) ([]candidate, error), len(f.sources))
-	for i := 0; i < len(read) && err == nil; i++ {
-		if f.sources[i].set != "" {
-			read[i], err = f.newest(ctx, q, i, at)
-		} else {
-			read[i], err = f.ranked(ctx, q, i, at, limit, seen)
+	exprs := make([]*language.Expr, len(f.sources))
+	for i, s := range f.sources {
+		if exprs[i], err = q.Words.ParseAlone(s.text, language.MaxExpr, time.UnixMicro(int64(at.micros))); err == nil {
+			err = f.resolve(q.Resolve)(exprs[i].Strings, func(int) string { return "feed " + f.name + ": " })
 		}
-	}
-	if err != nil {
-		return nil, nil, err
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
 		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
@@ -62,12 +59,21 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 			p.posts = append(p.posts, f.pin)
 			p.authors[dict.AuthorityOf(f.pin)]++
 		}
-		for i := range read {
-			all, err := read[i](sn)
+		for i, e := range exprs {
+			v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
 			if err != nil {
 				return err
 			}
-			p.queues = append(p.queues, queue{posts: all, after: at.after[i]})
+			from := queue{after: at.after[i]}
+			if f.sources[i].ranked {
+				from.posts, err = f.ranked(v, q.Work, len(at.shown)+limit, seen)
+			} else {
+				from.posts, err = newestOf(v, from.after.MemberRecord)
+			}
+			if err != nil {
+				return err
+			}
+			p.queues = append(p.queues, from)
 		}
 		next = p.fill(at, limit)
 		posts = p.posts
@@ -81,75 +87,51 @@ const (
 	unnamed   = dict.ID(1 << 63) // the first unnamedID
 )
 
-// newest returns what reads the posts of a source that is a set, newest first, after its place.
-func (f *feed) newest(ctx context.Context, q xrpc.Query, i int, at place) (func(*ask.View) ([]candidate, error), error) {
-	now, after := time.UnixMicro(int64(at.micros)), at.after[i].MemberRecord
-	e, err := q.Words.Parse(f.sources[i].set, language.MaxExpr, now)
-	if err == nil {
-		err = q.Resolve(e.Strings, func(int) string { return "feed " + f.name + ": " })
-	}
-	return func(sn *ask.View) (found []candidate, err error) {
-		v, err := algebra.NewEvaluation(ctx, sn, e, q.Work)
-		if err != nil {
-			return nil, err
-		}
-		set, _, err := v.Result()
-		if err != nil {
-			return nil, err
-		}
-		if set.Len() > postsRead {
-			return nil, xrpc.Invalid("the feed's set is too large: it has %d members, and only sets up to %d can be sorted; limit it with since=", set.Len(), postsRead)
-		}
-		ids, order := set.List(nil), algebra.OrderAt(now, false)
-		uris, err := v.Names(dict.URI, ids)
-		for i, uri := range uris {
-			p := algebra.MemberRecord{ID: dict.ID(ids[i]), Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
-			if p.ID >= dict.FirstReserved {
-				p.ID = unnamedID(uri)
-			}
-			if rank.IsPost(uri) && (after.ID == dict.None || order.Compare(p, after) > 0) {
-				found = append(found, candidate{p, uri})
-			}
-		}
-		slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
-		return found, err
-	}, err
-}
-
-// ranked returns what reads the posts of a source that is a ranking. Without an option that leaves posts out, the page needs no more
-// than those on the pages before, its own, and one more.
-func (f *feed) ranked(ctx context.Context, q xrpc.Query, i int, at place, limit int, seen viewed) (func(*ask.View) ([]candidate, error), error) {
-	q.Values = f.sources[i].rank
-	r, err := rank.Read(&q, time.UnixMicro(int64(at.micros)))
+// newestOf returns the posts of a source that is a set, newest first, after its place.
+func newestOf(v *algebra.Evaluation, after algebra.MemberRecord) (found []candidate, err error) {
+	set, _, err := v.Result()
 	if err != nil {
 		return nil, err
 	}
-	for n := range r.Expr.Root.All() { // without later records
-		if until := int64(at.micros); n.Op == language.OpRank && !n.Window.All() && n.Window.To > until {
+	if set.Len() > postsRead {
+		return nil, xrpc.Invalid("the feed's set is too large: it has %d members, and only sets up to %d can be sorted; limit it with since=", set.Len(), postsRead)
+	}
+	ids, order := set.List(nil), algebra.OrderAt(v.Expr.Now, false)
+	uris, err := v.Names(dict.URI, ids)
+	for i, uri := range uris {
+		p := algebra.MemberRecord{ID: dict.ID(ids[i]), Path: ask.Path{TID: ask.TIDOf(dict.URI, uri)}}
+		if p.ID >= dict.FirstReserved {
+			p.ID = unnamedID(uri)
+		}
+		if rank.IsPost(uri) && (after.ID == dict.None || order.Compare(p, after) > 0) {
+			found = append(found, candidate{p, uri})
+		}
+	}
+	slices.SortFunc(found, func(x, y candidate) int { return order.Compare(x.MemberRecord, y.MemberRecord) })
+	return found, err
+}
+
+// ranked returns the posts of a source that is a ranking. Without an option that leaves posts out, the page needs no more than
+// those on the pages before and its own, and one more.
+func (f *feed) ranked(v *algebra.Evaluation, w *xrpc.Work, needs int, seen viewed) (all []candidate, err error) {
+	for n := range v.Expr.Root.All() { // without later records
+		if until := v.Expr.Now.UnixMicro(); n.Op == language.OpRank && !n.Window.All() && n.Window.To > until {
 			n.Window.To = until
 		}
 	}
-	r.Posts = true
-	return func(sn *ask.View) (all []candidate, err error) {
-		r.Limit = maxFeed
-		v, err := algebra.NewEvaluation(ctx, sn, r.Expr, q.Work)
-		if err != nil {
-			return nil, err
-		}
-		r.Begin(v, q.Work)
-		ranked, err := rank.Rank(v, q.Work, r)
-		if err != nil {
-			return nil, err
-		}
-		if r.Limit += len(seen.marks); f.each == 0 && !f.hide && f.dead|f.replies == 0 {
-			r.Limit = len(at.shown) + limit + 2 // one of them is pinned
-		}
+	r := rank.Ranking{RankSpec: v.Expr.Root.Rank, Expr: v.Expr, Limit: maxFeed + len(seen.marks), Posts: true}
+	if f.each == 0 && !f.hide && f.dead|f.replies == 0 {
+		r.Limit = needs + 2 // one of them is pinned
+	}
+	r.Begin(v, w)
+	ranked, err := rank.Rank(v, w, r)
+	if err == nil {
 		_, err = ranked.Page(r, func(e *rank.Result, member string) bool {
 			all = append(all, candidate{algebra.MemberRecord{ID: dict.ID(e.ID)}, member})
 			return true
 		})
-		return all, err
-	}, nil
+	}
+	return all, err
 }
 
 // page is a page that is being made.

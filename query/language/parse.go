@@ -56,13 +56,10 @@ func (v *Vocabulary) Parse(source string, most int, now time.Time) (*Expr, error
 	return v.parse(source, most, now, 0)
 }
 
-// ParseRanking is Parse for a ranking that stands alone: a rank(…), which may have more arguments then, or a blend(…).
-func (v *Vocabulary) ParseRanking(source string, most int, now time.Time) (*Expr, error) {
+// ParseAlone is Parse for a ranking that stands alone: a rank(…) may have more arguments then. Other expressions are as for Parse.
+func (v *Vocabulary) ParseAlone(source string, most int, now time.Time) (*Expr, error) {
 	e, err := v.parse(source, most, now, 1)
-	if err == nil && e.Root.Rank == nil {
-		err = &SyntaxError{e.Root.Offset, "expected a ranking: rank(…) or blend(…)"}
-	}
-	if err == nil {
+	if err == nil && e.Root.Rank != nil {
 		e.Root.score()
 	}
 	return e, err

@@ -88,7 +88,7 @@ type RankSpec struct {
 	Scored       bool // the order of its results matters, or their scores do
 	KeepsWeights bool // another ranking uses its scores as weights
 
-	// Of a ranking that stands alone (Vocabulary.ParseRanking):
+	// Of a ranking that stands alone (Vocabulary.ParseAlone):
 	By       string // the order
 	Subjects Window // of the results' own keys
 }
@@ -144,7 +144,7 @@ func (p *parser) rank(n *Node, depth int) error {
 	return p.ranking(n, o)
 }
 
-// Ranking is ParseRanking of a rank(…) whose arguments are given one by one. Each may be as large as an expression.
+// Ranking is ParseAlone of a rank(…) whose arguments are given one by one. Each may be as large as an expression.
 func (v *Vocabulary) Ranking(given map[string][]string, most int, now time.Time) (*Expr, error) {
 	p := &parser{e: &Expr{words: v, Now: now, Root: Node{Op: OpRank}}}
 	o := p.rankOptions("rank(…)", rankSets, slices.Concat(rankWords, aloneWords), 0)

@@ -1,7 +1,6 @@
 package rank
 
 import (
-	"net/url"
 	"regexp"
 	"strings"
 )
@@ -9,12 +8,11 @@ import (
 // NSID is the method that rankings are asked of.
 const NSID = "blue.skein.graph.rank"
 
-// Parse returns the parameters for the method rank of a ranking in text, such as rank(of=follows(did:…), via=likes, since=24h). is is false if
-// text is not a ranking.
-func Parse(text string) (asked url.Values, is bool) {
+// IsRanking reports whether text is a ranking, such as rank(of=follows(did:…), via=likes, since=24h).
+func IsRanking(text string) bool {
 	name, _, _ := strings.Cut(text, "(")
 	name = strings.TrimSpace(name)
-	return url.Values{"set": {text}}, name == "rank" || name == "blend"
+	return name == "rank" || name == "blend"
 }
 
 // mark is a string in double quotes, also one that does not end, or what Arguments looks for outside of strings.

@@ -61,7 +61,11 @@ func read(q *xrpc.Query, now time.Time) (*language.Expr, error) {
 			return nil, xrpc.Invalid("parameter %s does not go together with set, which is a whole ranking: write %[1]s in it, as in rank(of=E, via=likes)", name)
 		}
 	}
-	return q.Parsed("set", q.Values.Get("set"), now, q.Words.ParseRanking)
+	e, err := q.Parsed("set", q.Values.Get("set"), now, q.Words.ParseAlone)
+	if err == nil && e.Root.Rank == nil {
+		err = xrpc.Invalid("set: at position %d: expected a ranking: rank(…) or blend(…)", e.Root.Offset)
+	}
+	return e, err
 }
 
 // Begin prepares the evaluation of r.Expr. A query that waited for its slots has half the budget for each second, so
