@@ -226,9 +226,6 @@ func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
 // order, without those between which there is none.
 func (l *listBlocks) describe(dids []language.Literal) ([]accountBlock, error) {
 	described, inward := []accountBlock{}, l.ways[0]
-	if l.gone {
-		return described, nil
-	}
 	all, err := l.between()
 	if err == nil {
 		err = l.name(all[inward])

@@ -36,8 +36,7 @@ var errListBound = errors.New("query: more lists than one query may read")
 type listBlocks struct {
 	*algebra.Reader
 
-	ids  []dict.ID // the account, then the others; None for hidden ones
-	gone bool      // the account is hidden, or all others are
+	ids  []dict.ID // the account, then the others; None for hidden ones, and for all if nobody is left on a side
 	ways []bool    // the directions to read: false for blocks by the account, true for those by the others
 
 	blocks, items int               // that may still be read
@@ -57,7 +56,9 @@ func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.I
 			hidden++
 		}
 	}
-	l.gone = hidden >= len(ids)-1
+	if hidden >= len(ids)-1 {
+		clear(l.ids)
+	}
 	for _, inward := range ways {
 		beginBetween(sn, blockKind, l.ids, inward)
 		blockers, _ := ends(l.ids, inward)
@@ -97,9 +98,6 @@ type byList func(inward bool, other, list dict.ID, of *blockedList, block *ask.S
 
 // find finds the list items by which the account blocks the others, and by which they block it.
 func (l *listBlocks) find(found byList) error {
-	if l.gone {
-		return nil
-	}
 	var blockers, listed []dict.ID
 	for _, inward := range l.ways {
 		from, to := ends(l.ids, inward)

@@ -86,4 +86,10 @@ func TestAbuseBlocksByLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	g.Hide(actor, true) // then what the other blocks does not matter
+	rec = httptest.NewRecorder()
+	s.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/xrpc/app.bsky.graph.getRelationships?actor="+actor+"&others="+other, nil))
+	if body := rec.Body.String(); rec.Code != 200 || strings.Contains(body, "block more than") || strings.Contains(body, "listblock") {
+		t.Errorf("of a hidden account: %d %s", rec.Code, body)
+	}
 }

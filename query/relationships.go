@@ -104,7 +104,7 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 	err = q.rests(sn, &c, func(cl *claim) error {
 		return cl.own(dids, known, language.Window{}, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
 	})
-	if ids = l.ids; err != nil || l.gone || len(known) == 1 {
+	if ids = l.ids; err != nil || len(known) == 1 {
 		return c, err
 	}
 	following := map[bool][]dict.ID{}
