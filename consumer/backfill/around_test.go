@@ -149,7 +149,7 @@ func TestAroundMembers(t *testing.T) {
 	around = NewAround(graph.Around{Centers: []string{center.did}, Hops: 2})
 	x = w.index(store, func(o *Options) { o.Around = around })
 	is(center, friend, second)
-	d := wire.Decoder{Part: around.Part}
+	d := wire.Decoder{Kinds: kinds.BuiltIn, Part: around.Part}
 	for _, a := range []*account{later, listed, author, harmed, gone, stranger} {
 		var b batch.Batch
 		var m wire.Message

@@ -12,6 +12,7 @@ import (
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
 	"skein.blue/graph/format"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/sim/synth"
 )
 
@@ -191,7 +192,7 @@ func TestBadInput(t *testing.T) {
 		"novel op":   {synth.CBOR(synth.CBOR(nil, synth.Map{{Key: "op", Value: 2}, {Key: "t", Value: "#commit"}}), synth.Map{}), "", nil, "commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var d wire.Decoder
+			d := wire.Decoder{Kinds: kinds.BuiltIn}
 			lines, _, err := decode(&d, c.frame)
 			must(t, err)
 			for _, drop := range d.Drops {
@@ -220,7 +221,7 @@ func TestBadInput(t *testing.T) {
 func TestFutureRev(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	asked := 0
-	d := wire.Decoder{Latest: func() format.Rev { asked++; return format.LatestRev(at) }}
+	d := wire.Decoder{Kinds: kinds.BuiltIn, Latest: func() format.Rev { asked++; return format.LatestRev(at) }}
 	tid := func(ahead time.Duration) string { return format.Rev(at.Add(ahead).UnixMicro() << 10).String() }
 	for i, c := range []struct {
 		block, message string // their revs
@@ -305,7 +306,7 @@ func TestLargeMessage(t *testing.T) {
 		if len(frame) < 5_000_000 {
 			t.Fatalf("only %d bytes", len(frame))
 		}
-		var d wire.Decoder
+		d := wire.Decoder{Kinds: kinds.BuiltIn}
 		lines, _, err := decode(&d, frame)
 		if err != nil || len(lines) != 1+n*(1-drops) || len(d.Drops) != drops {
 			t.Errorf("%d operations: %d lines, %d drops, %v", n, len(lines), len(d.Drops), err)
@@ -327,7 +328,7 @@ func TestSharedBlock(t *testing.T) {
 			ops = append(ops, op("create", fmt.Sprintf("%s/%d", collection, i), b.CID))
 		}
 		var m wire.Message
-		var d wire.Decoder
+		d := wire.Decoder{Kinds: kinds.BuiltIn}
 		var batch batch.Batch
 		must(t, wire.Parse(commit(ops, []synth.Block{b}, nil), &m))
 		d.Add(&m, &batch)

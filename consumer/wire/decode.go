@@ -96,7 +96,7 @@ type Decoder struct {
 	// Latest, if set, returns the highest rev to believe now. It is asked when a rev is above what it
 	// returned last.
 	Latest func() batch.Rev
-	// Kinds is the table of indexed kinds; nil means the built-in one.
+	// Kinds is the table of indexed kinds.
 	Kinds *kinds.Table
 
 	wants wants
@@ -306,9 +306,6 @@ func (d *Decoder) sync(m *Message, b *batch.Batch) {
 
 func (d *Decoder) parseOps(array []byte) bool {
 	d.ops = d.ops[:0]
-	if d.Kinds == nil {
-		d.Kinds = kinds.BuiltIn
-	}
 	return EachOp(array, func(o Op) bool {
 		d.ops = append(d.ops, rawOp{o, d.Kinds.CollectionOf(o.Path)})
 		return o.Action != nil && o.Path != nil

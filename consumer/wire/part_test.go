@@ -35,7 +35,7 @@ func TestPart(t *testing.T) {
 	root := synth.CommitBlock(alice, rev, [32]byte{7})
 	repoSync := synth.AppendSync(nil, []byte(alice), []byte(rev), 5, []byte("2026-01-01T00:00:00Z"), synth.CAR(root.CID, root))
 
-	d := wire.Decoder{Part: wire.NewPart(bob)}
+	d := wire.Decoder{Kinds: kinds.BuiltIn, Part: wire.NewPart(bob)}
 	for _, step := range []struct {
 		what, want string
 		frame      []byte
@@ -104,7 +104,7 @@ func TestPart(t *testing.T) {
 // A rejected commit of an outsider is noted only if it would have been taken.
 func TestPartRejected(t *testing.T) {
 	toBob := synth.NewBlock(synth.Record(*kinds.ByName("follow"), bob))
-	d := wire.Decoder{Part: wire.NewPart(bob)}
+	d := wire.Decoder{Kinds: kinds.BuiltIn, Part: wire.NewPart(bob)}
 	for blocks, want := range map[*synth.Block]int{nil: 0, &toBob: 1} {
 		var all []synth.Block
 		if blocks != nil {

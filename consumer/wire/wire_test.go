@@ -245,7 +245,7 @@ func uri(s string) string {
 func TestAgainstIndigo(t *testing.T) {
 	for _, path := range []string{plainPDS, plainRelay, realNetwork} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			var d wire.Decoder
+			d := wire.Decoder{Kinds: kinds.BuiltIn}
 			n, puts := 0, 0
 			for i, frame := range read(t, path) {
 				want, err := indigoSays(frame)
@@ -292,7 +292,7 @@ func TestErrorAndInfo(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	all := read(t, plainPDS)
-	var d wire.Decoder
+	d := wire.Decoder{Kinds: kinds.BuiltIn}
 	var b batch.Batch
 	var m wire.Message
 	run := func() {
@@ -320,7 +320,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(all[2091]) // 150 likes in one commit
 	f.Add(otherRev(f, all[2091]))
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		var d wire.Decoder
+		d := wire.Decoder{Kinds: kinds.BuiltIn}
 		got, m, err := decode(&d, frame)
 		want, oerr := indigoSays(frame)
 		if err != nil || oerr != nil || len(d.Drops) > 0 || m.Type == wire.Unknown {
@@ -350,7 +350,7 @@ func otherRev(t testing.TB, frame []byte) []byte {
 func TestOtherRev(t *testing.T) {
 	frame := read(t, plainPDS)[2091]
 	revs := 0
-	d := wire.Decoder{OtherRev: func() { revs++ }}
+	d := wire.Decoder{Kinds: kinds.BuiltIn, OtherRev: func() { revs++ }}
 	want, _, err := decode(&d, frame)
 	if err != nil || revs != 0 {
 		t.Fatalf("%v, %d other revs in a frame as recorded", err, revs)
@@ -366,7 +366,7 @@ func TestOtherRev(t *testing.T) {
 // has the bytes that its CID names.
 func TestDamagedFrames(t *testing.T) {
 	all := read(t, plainPDS)
-	var d wire.Decoder
+	d := wire.Decoder{Kinds: kinds.BuiltIn}
 	for _, i := range []int{0, 1, 2, 3, 700, 1500, 2098} {
 		frame := all[i]
 		honest, _, err := decode(&d, frame)
@@ -421,7 +421,7 @@ func BenchmarkDecode(b *testing.B) {
 			all := commits(b, path)
 			for name, owns := range map[string]func([]byte) bool{"skein": nil, "foreign": func([]byte) bool { return false }} {
 				b.Run(name, func(b *testing.B) {
-					d := wire.Decoder{Owns: owns}
+					d := wire.Decoder{Kinds: kinds.BuiltIn, Owns: owns}
 					var batch batch.Batch
 					var m wire.Message
 					b.ReportAllocs()

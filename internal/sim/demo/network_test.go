@@ -10,6 +10,7 @@ import (
 
 	"skein.blue/consumer/wire"
 	"skein.blue/graph/batch"
+	"skein.blue/graph/kinds"
 	"skein.blue/internal/identities"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestNetwork(t *testing.T) {
 	n := New(1)
 	at := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
-	var d wire.Decoder
+	d := wire.Decoder{Kinds: kinds.BuiltIn}
 	revs := map[string]string{}
 	for i := range 20_000 {
 		var m wire.Message

@@ -31,7 +31,7 @@ func TestSampledTopTen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d wire.Decoder
+	d := wire.Decoder{Kinds: kinds.BuiltIn}
 	var b batch.Batch
 	end := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	for i := range pastOps {
