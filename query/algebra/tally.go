@@ -71,7 +71,7 @@ type Tally struct {
 	first    uint32 // the actor of the first gathered id
 	expanded int
 	times    []uint32 // how often an id counts, by actor; nil: all once
-	perCount []int    // the number of results by count
+	highest  uint32   // count of a result
 	next     []uint64 // scratch memory of AddAll
 }
 
@@ -121,9 +121,6 @@ func (t *Tally) Next(weight float64, times uint32) {
 	if t.times != nil {
 		t.times = append(t.times, times)
 	}
-	for len(t.perCount) < int(t.actor)+1 { // an id counts once for each
-		t.perCount = append(t.perCount, 0)
-	}
 }
 
 // counted returns a count as results have it: scaled, and rounded. Different counts stay different,
@@ -137,11 +134,8 @@ func (t *Tally) counted(count uint32) uint32 {
 
 // uncounted returns the lowest count that results have as count or more.
 func (t *Tally) uncounted(count uint32) uint32 {
-	if t.Scale <= 1 {
-		return max(count, 1)
-	}
-	low := uint32(1)
-	for int(low) < len(t.perCount) && t.counted(low) < count {
+	low := max(uint32(float64(count)/max(t.Scale, 1)), 2) - 1 // not above it, as counted rounds
+	for t.counted(low) < count {
 		low++
 	}
 	return low
@@ -312,29 +306,17 @@ func (t *Tally) count(b *tallyBlock) {
 		if again {
 			continue
 		}
-		if e.count > 0 {
-			t.perCount[e.count]--
-		}
 		if e.count++; t.times != nil {
 			e.count += t.times[actor] - 1
-			if more := int(e.count) + 1 - len(t.perCount); more > 0 {
-				t.perCount = append(t.perCount, make([]int, more)...)
-			}
 		}
-		t.perCount[e.count]++
 		e.actor = actor
+		t.highest = max(t.highest, e.count)
 	}
 	b.gathered, b.weights = b.gathered[:0], b.weights[:0]
 }
 
 // LeaveOut removes a set from the results. No id may be added afterwards.
 func (t *Tally) LeaveOut(set sets.Set) {
-	out := func(e *tallied) {
-		if e.count > 0 && int(e.count) < len(t.perCount) {
-			t.perCount[e.count]--
-		}
-		e.count = 0
-	}
 	if set.Len() < uint64(t.used) {
 		var b *tallyBlock
 		for id := range set.All() {
@@ -343,7 +325,7 @@ func (t *Tally) LeaveOut(set sets.Set) {
 				t.open(b)
 			}
 			if at, ok := t.place(b, uint16(id)); ok {
-				out(&b.results[at])
+				b.results[at].count = 0
 			}
 		}
 		return
@@ -351,7 +333,7 @@ func (t *Tally) LeaveOut(set sets.Set) {
 	for _, b := range t.blocks {
 		for i := 0; b != nil && i < len(b.results); i++ {
 			if e := &b.results[i]; set.Has(b.number*blockIDs + uint64(e.low)) {
-				out(e)
+				e.count = 0
 			}
 		}
 	}
@@ -359,8 +341,8 @@ func (t *Tally) LeaveOut(set sets.Set) {
 
 // AtLeast returns the number of results with at least a count.
 func (t *Tally) AtLeast(count uint32) (n int) {
-	for _, results := range t.perCount[min(int(t.uncounted(count)), len(t.perCount)):] {
-		n += results
+	for range t.reaching(t.uncounted(count)) {
+		n++
 	}
 	return n
 }
@@ -394,8 +376,14 @@ func (t *Tally) Top(count uint32, limit int) []Result {
 	}
 	least := t.uncounted(count)
 	if !t.Weighted { // the last result has the highest count that limit results reach
-		n, c := 0, uint32(len(t.perCount))
-		for ; c > least && n < limit; n += t.perCount[c] {
+		perCount := make([]int, t.highest+1)
+		for _, b := range t.blocks {
+			for i := 0; b != nil && i < len(b.results); i++ {
+				perCount[b.results[i].count]++
+			}
+		}
+		n, c := 0, t.highest+1
+		for ; c > least && n < limit; n += perCount[c] {
 			c--
 		}
 		least = max(least, c)
