@@ -70,27 +70,39 @@ func (m *Metrics) drop(r wire.Reason) { m.Dropped.WithLabelValues(string(r)).Inc
 // known yet.
 type statusCollector func() Status
 
-// Describe implements prometheus.Collector: which metrics there are depends on the Status.
-func (statusCollector) Describe(chan<- *prometheus.Desc) {}
+var (
+	lagDesc = prometheus.NewDesc("skein_consumer_lag_seconds",
+		"Age of the last committed event; on an idle stream without backlog, time since the relay last showed a sign of life. Absent before the first event.", nil, nil)
+	cursorDesc = prometheus.NewDesc("skein_consumer_cursor", "Sequence number of the last committed event. Absent before the first event.", nil, nil)
+	newestDesc = prometheus.NewDesc("skein_consumer_last_event_timestamp_seconds", "Time of the last committed event, in Unix seconds. Absent before the first event.", nil, nil)
+	stateDesc  = prometheus.NewDesc("skein_consumer_state", "1 for the current state of the consumer, 0 for the others.", []string{"state"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (statusCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{lagDesc, cursorDesc, newestDesc, stateDesc} {
+		ch <- d
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (status statusCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(name, help string, v float64, labels prometheus.Labels) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("skein_consumer_"+name, help, nil, labels), prometheus.GaugeValue, v)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	s := status()
 	if s.HasLag {
-		gauge("lag_seconds", "Age of the last committed event; on an idle stream without backlog, time since the relay last showed a sign of life. Absent before the first event.", s.Lag.Round(time.Millisecond).Seconds(), nil)
-		gauge("last_event_timestamp_seconds", "Time of the last committed event, in Unix seconds. Absent before the first event.", float64(s.Newest.UnixMilli())/1000, nil)
+		gauge(lagDesc, s.Lag.Round(time.Millisecond).Seconds())
+		gauge(newestDesc, float64(s.Newest.UnixMilli())/1000)
 	}
 	if s.Cursor > 0 {
-		gauge("cursor", "Sequence number of the last committed event. Absent before the first event.", float64(s.Cursor), nil)
+		gauge(cursorDesc, float64(s.Cursor))
 	}
 	for _, state := range States {
 		v := 0.0
 		if state == s.State {
 			v = 1
 		}
-		gauge("state", "1 for the current state of the consumer, 0 for the others.", v, prometheus.Labels{"state": string(state)})
+		gauge(stateDesc, v, string(state))
 	}
 }
