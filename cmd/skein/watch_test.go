@@ -108,7 +108,7 @@ func TestWatchesSurviveKills(t *testing.T) {
 		defer mu.Unlock()
 		return same(hooked) && same(filed)
 	})
-	var began struct{ Members map[string]int }
+	var began struct{ Members map[string]bool }
 	b, err := os.ReadFile(state)
 	if err != nil || json.Unmarshal(b, &began) != nil {
 		t.Fatalf("%s: %v", b, err)
