@@ -80,7 +80,7 @@ func TestAbusePlacedBytes(t *testing.T) {
 	}))
 
 	// One of few records in a large CAR waits for no others, which would wait while its large records are parsed.
-	r, placed := &fetchedRepo{Reader: &repo.Reader{Kinds: kinds.BuiltIn}}, false
+	r, placed := &fetchedRepo{Reader: &repo.Reader{Kinds: kinds.BuiltIn, Memory: repo.NewMemory(64 << 20)}}, false
 	car = likesOf(did, 3, 400)
 	for range 5 {
 		block := synth.NewBlock(bytes.Repeat([]byte{0}, 1<<20))
