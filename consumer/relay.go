@@ -97,8 +97,9 @@ func (c *Consumer) connect(ctx context.Context) error {
 	address := c.url
 	c.sequence.expected = nil
 	if stored, ok := c.store.Cursor(c.source); ok {
+		c.decided = c.decided && stored.Seq == c.from // no event came since
 		c.from, c.hasFrom = stored.Seq, true
-		if stored.Time.Unix() > 0 && (stored.Exact || !c.decided) {
+		if stored.Time.Unix() > 0 && !c.decided {
 			c.sequence.expected = &stored
 		}
 	}

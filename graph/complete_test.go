@@ -680,7 +680,7 @@ func (n *net) compare() {
 	if now := n.s.Backfill().Roster; now.Known() && (!l.roster.Known() || now.Unconfirmed && !l.roster.Unconfirmed) {
 		return // a list was read meanwhile, which another comparison has to confirm
 	}
-	if !n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Roster.Unconfirmed = false })) {
+	if !n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) { b.Roster.Unconfirmed, b.Roster.Archived = false, false })) {
 		n.killed(n.s.SetCompared(n.t.Context(), l.noted))
 	}
 }
@@ -756,7 +756,7 @@ func (n *net) readLists(canFail bool) {
 		if again {
 			b.Roster.Unlisted = failed
 		} else {
-			b.Roster = format.Roster{AsOf: time.Now().UTC(), Source: format.RosterRepos, Unlisted: failed, Unconfirmed: noted > b.ListingHoles}
+			b.Roster = format.Roster{AsOf: time.Now().UTC(), Source: format.RosterRepos, Unlisted: failed, Unconfirmed: noted > b.ListingHoles, Archived: noted > b.ListingHoles && b.Roster.Archived}
 		}
 	}))
 }
@@ -808,8 +808,9 @@ func (n *net) readArchive(most int) {
 			n.do("doubtful", did)
 			b.AddResync([]byte(did), batch.Cause{Reason: "archive_doubtful"})
 		}
+		open := n.rng.IntN(2) == 0
 		if n.killed(n.s.Apply(n.t.Context(), "", &b)) || n.killed(n.s.ChangeBackfill(n.t.Context(), func(b *format.Backfill) {
-			b.Archive, b.Roster = "", format.Roster{AsOf: time.Now().UTC(), Source: format.RosterArchive, Unconfirmed: n.rng.IntN(2) == 0}
+			b.Archive, b.Roster = "", format.Roster{AsOf: time.Now().UTC(), Source: format.RosterArchive, Unconfirmed: open, Archived: open}
 		})) {
 			return
 		}

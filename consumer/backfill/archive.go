@@ -152,7 +152,7 @@ func (a *archiver) end(ctx context.Context) error {
 		return err
 	}
 	err = a.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
-		b.Roster = graph.Roster{AsOf: b.Begun, Source: graph.RosterArchive + b.Archive, Unconfirmed: a.o.Relay != ""}
+		b.Roster = graph.Roster{AsOf: b.Begun, Source: graph.RosterArchive + b.Archive, Unconfirmed: a.o.Relay != "", Archived: a.o.Relay != ""}
 		b.Archive, b.Begun = "", time.Time{}
 	})
 	if err != nil {

@@ -620,7 +620,9 @@ func TestKindAdded(t *testing.T) {
 		st := x.settle(t)
 		return st.Fetched - before
 	}
-	must(t, x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Archive = "http://127.0.0.1:1" })) // one that broke off
+	must(t, x.g.ChangeBackfill(t.Context(), func(b *format.Backfill) { // one that broke off, after the lists of all hosts but one
+		b.Archive, b.Roster = "http://127.0.0.1:1", format.Roster{AsOf: time.Now(), Source: format.RosterRepos, Unlisted: []string{"http://127.0.0.1:2"}}
+	}))
 	if n := fetch(); n != 30 || lacking() != 0 || x.g.Backfill().Archive != "" {
 		t.Fatalf("first fetched %d repos; %d kinds lack records", n, lacking())
 	}

@@ -159,7 +159,7 @@ func (m *comparer) compareAll(ctx context.Context, c *comparison) error {
 	confirms := false
 	err = m.o.Store.ChangeBackfill(ctx, func(b *graph.Backfill) {
 		if r := &b.Roster; !r.Known() || began.Known() && (!r.Unconfirmed || began.Unconfirmed) {
-			b.Round.Ended, r.Unconfirmed, confirms = time.Now().UTC(), false, true
+			b.Round.Ended, r.Unconfirmed, r.Archived, confirms = time.Now().UTC(), false, false, true
 		}
 	})
 	if err == nil && !confirms {

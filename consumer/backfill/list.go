@@ -72,12 +72,13 @@ const listers = 16
 // job makes a new job over hosts, or over those of the relay: all, or those that the roster lacks.
 func (l *lister) job(ctx context.Context, hosts []string) (job *listJob, err error) {
 	job = &listJob{named: len(hosts) > 0, hosts: map[string]graph.HostBackfill{}, from: time.Now().UTC()}
-	unlisted := l.o.Store.Backfill().Roster.Unlisted
+	back := l.o.Store.Backfill()
+	unlisted := back.Roster.Unlisted
 	if !job.named {
 		if hosts, err = l.client.hostsOfRelay(ctx); err != nil {
 			return nil, err
 		}
-		if slices.Contains(unlisted, l.o.Relay) { // its own list stood for those of its hosts
+		if slices.Contains(unlisted, l.o.Relay) || back.Archive != "" && !l.jobs.has(jobArchive) { // its own list stood for those of its hosts, or an archive broke off
 			unlisted = nil
 		}
 		for _, host := range unlisted {
@@ -173,11 +174,13 @@ func (l *lister) end(ctx context.Context, job *listJob, err error) {
 				return
 			}
 			unread = unread || b.Roster.Unconfirmed // an archive that ended meanwhile
+			archived := b.Archive != "" || b.Roster.Archived
 			// One that broke off is no longer needed.
 			if !l.jobs.has(jobArchive) {
 				b.Archive, b.Begun = "", time.Time{}
 			}
-			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread || noted > job.holes && l.o.Relay != ""}
+			unread = unread || noted > job.holes && l.o.Relay != ""
+			b.Roster = graph.Roster{AsOf: job.from, Source: graph.RosterRepos, Unlisted: unlisted, Unconfirmed: unread, Archived: unread && archived}
 		})
 	}
 	outcome := outcomeOf(ctx, err)

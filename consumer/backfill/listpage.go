@@ -139,7 +139,7 @@ func (l *lister) takePage(ctx context.Context, job *listJob, host string, list *
 		if known {
 			l.mu.Lock()
 			list.moved, list.stayed = counts.foreign, counts.own
-			list.Unread = list.Unread || l.bound(counts, host) != nil // it stopped
+			list.Unread = list.Unread || counts.Unread || l.bound(counts, host) != nil // it stopped
 			l.mu.Unlock()
 		}
 	}

@@ -38,6 +38,7 @@ const (
 	FlagResync     = format.FlagResync
 	FlagNoRoot     = format.FlagNoRoot
 	ResyncFailed   = format.ResyncFailed
+	ResyncInactive = format.ResyncInactive
 	LabelerRemoved = format.LabelerRemoved
 	RosterStream   = format.RosterStream
 )

@@ -204,6 +204,8 @@ type Roster struct {
 	// Unconfirmed says that the list was not compared with the relay's yet: an archive may lack the end of a history, and
 	// lists that were read beside a hole of the stream may lack accounts that were made in it, others those with unread documents.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
+	// Archived says of an unconfirmed roster that an archive was read before: accounts may have a state that it gave them, of long ago.
+	Archived bool `json:"archived,omitempty"`
 	// Unlisted are the addresses of hosts whose lists could not be read.
 	Unlisted []string `json:"unlisted,omitempty"`
 }

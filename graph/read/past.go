@@ -98,7 +98,7 @@ func bothRosters(a, b format.Roster) format.Roster {
 	if b.AsOf.Before(a.AsOf) {
 		a.AsOf = b.AsOf
 	}
-	a.Unconfirmed = a.Unconfirmed || b.Unconfirmed
+	a.Unconfirmed, a.Archived = a.Unconfirmed || b.Unconfirmed, a.Archived || b.Archived
 	a.Unlisted = append(slices.Clone(a.Unlisted), b.Unlisted...)
 	slices.Sort(a.Unlisted)
 	a.Unlisted = slices.Compact(a.Unlisted)

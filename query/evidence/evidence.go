@@ -92,15 +92,15 @@ func (x *Index) unwritten() *Missing {
 	return &Missing{Accounts: accounts, Roster: 1, Reason: fmt.Sprintf("%d %% of the network is not indexed at present: a writer of the index has stopped (operators: see getStats)", percent)}
 }
 
-// unconfirmed reports whether what the index has of accounts may be an archive's, of a time long past.
-func (x *Index) unconfirmed() bool { return x.Past.Archive != "" || x.Past.Roster.Unconfirmed }
+// archived reports whether what the index has of accounts may be an archive's, of a time long past.
+func (x *Index) archived() bool { return x.Past.Archive != "" || x.Past.Roster.Archived }
 
 // Statuses returns why accounts that the index shows may not be active, or others may be.
 func (x *Index) Statuses() *Missing {
 	switch {
 	case x.Holes.Uncompared():
 		return &Missing{Roster: 1, Reason: unheard}
-	case x.unconfirmed():
+	case x.archived():
 		return x.Roster()
 	}
 	return x.unwritten()
@@ -176,7 +176,7 @@ func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
 		doubtful = x.Counts.Missed
 	}
 	missing := x.unwritten()
-	if !heard || x.unconfirmed() {
+	if !heard || x.archived() {
 		missing = missing.Add(x.Roster())
 	}
 	if doubtful > 0 {
@@ -198,7 +198,8 @@ type Account struct {
 // Own returns what is missing of an account's own records of a kind, within a window.
 func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
 	hidden := a.State.Has(ask.FlagHidden)
-	if hidden && !x.Holes.Uncompared() && !a.Unwritten && !a.State.Has(ask.FlagResync) && (a.State.AccountSource != 0 || !x.unconfirmed()) { // its sets are empty
+	asked := !a.State.Has(ask.FlagResync) || a.Queued != nil && a.Queued.State == ask.ResyncInactive               // its host says that it is inactive
+	if hidden && asked && !x.Holes.Uncompared() && !a.Unwritten && (a.State.AccountSource != 0 || !x.archived()) { // its sets are empty
 		return nil
 	}
 	if m := x.Kind(k, w, true); m != nil {
@@ -239,7 +240,7 @@ func (x *Index) Account(a *Account) string {
 		return Partial
 	case !st.Complete():
 		return Queued
-	case x.Holes.Uncompared(), x.unconfirmed() && st.Has(ask.FlagNoRoot):
+	case x.Holes.Uncompared(), x.archived() && st.Has(ask.FlagNoRoot):
 		return Unverified
 	}
 	return Complete

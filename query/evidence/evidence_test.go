@@ -181,6 +181,7 @@ func TestOwn(t *testing.T) {
 		"another has stopped, hidden":      {index(stopped), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden":                           {index(live), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
 		"hidden and queued":                {index(), state(rev | ask.FlagHidden | ask.FlagResync), all, evidence.Queued, "skein will refetch it"},
+		"inactive, as its host says":       {index(), evidence.Account{Known: true, State: ask.RepoState{Flags: rev | ask.FlagHidden | ask.FlagResync}, Queued: &ask.Resync{State: ask.ResyncInactive}}, all, evidence.Queued, ""},
 		"hidden, after a hole":             {index(hole), state(rev | ask.FlagHidden), all, evidence.Unverified, "since events were lost"},
 		"whole, of a kind that was added":  {index(lacking), state(rev), all, evidence.Complete, "like has been indexed only since"},
 		"in a part, of one that was added": {index(swept), state(rev), all, evidence.Complete, ""},
@@ -242,7 +243,7 @@ func TestArchiveIsUnconfirmed(t *testing.T) {
 	archived := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev | format.FlagNoRoot}}
 	followed := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev}}
 	reading := index(func(x *evidence.Index) { x.Past.Archive = "https://archive.example.com" })
-	read := index(func(x *evidence.Index) { x.Past.Roster.Unconfirmed = true })
+	read := index(func(x *evidence.Index) { x.Past.Roster.Unconfirmed, x.Past.Roster.Archived = true, true })
 	for x, want := range map[*evidence.Index]string{index(): evidence.Complete, reading: evidence.Unverified, read: evidence.Unverified} {
 		if got := x.Account(archived); got != want || x.Account(followed) != evidence.Complete {
 			t.Errorf("%+v: %s and %s, want %s and complete", x.Past, got, x.Account(followed), want)
