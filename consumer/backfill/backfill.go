@@ -174,7 +174,7 @@ func (m *Manager) resume(ctx context.Context) error {
 		m.o.Logger.Info("continuing the archive", "archive", b.Archive)
 		if err := m.Archive(ctx, b.Archive); errors.Is(err, errUnsigned) {
 			m.o.Logger.Warn("not continuing the archive", "archive", b.Archive, "reason", err.Error())
-		} else if err != nil {
+		} else if err != nil && !errors.Is(err, ErrBusy) {
 			return err
 		}
 	}
