@@ -19,6 +19,10 @@ type edge struct {
 	// date is that of the record that starts naming it: format.Undated if several do. It does not identify the edge.
 	date uint32
 
+	// tid is that of a removed edge's record, or of one of them; 0 if its key is not a TID. It does not identify
+	// the edge.
+	tid uint64
+
 	actor   dict.ID
 	subject dict.ID
 }

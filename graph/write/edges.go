@@ -47,7 +47,7 @@ type SetChange struct {
 // write adds another record of it, or if the store has one that this write does not remove. Edges whose
 // actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
 // out other records, the actor's records are read.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, s *searches) error {
+func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, t *kinds.Table, s *searches) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes)
@@ -80,7 +80,7 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
 	lose(lone)
-	lost, err := e.search(tx, changes, others, s)
+	lost, err := e.search(tx, changes, others, t, s)
 	if err != nil {
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
@@ -103,7 +103,7 @@ func (e *edges) gather(changes []change) {
 	for i := range changes {
 		c := &changes[i]
 		if c.loses() && !c.kept {
-			e.removed = append(e.removed, edge{kind: c.kind, actor: c.actor, subject: c.old})
+			e.removed = append(e.removed, edge{kind: c.kind, tid: c.path.TID, actor: c.actor, subject: c.old})
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
 			e.added = append(e.added, edge{kind: c.kind, date: format.DateOf(c.path), actor: c.actor, subject: c.new})
@@ -140,12 +140,12 @@ const searchers = 2
 
 // search returns those of the removed edges that no stored record names after this write. The edges ascend.
 // It searches several actors side by side if the engine has readers for that, and leaves out those with too many records.
-func (e *edges) search(tx kv.Txn, changes []change, removed []edge, s *searches) ([]edge, error) {
+func (e *edges) search(tx kv.Txn, changes []change, removed []edge, t *kinds.Table, s *searches) ([]edge, error) {
 	e.groups = slices.AppendSeq(e.groups[:0], sets.Runs(removed, sameActor))
 	e.found = e.found[:0]
 	var mu sync.Mutex // guards e.found
 	search := func(r kv.Reader, one []edge, o *otherRecords) error {
-		lost, err := o.search(s.reader(r, one[0].actor), changes, one)
+		lost, err := o.search(s.reader(r, one[0].actor), changes, one, t)
 		if errors.Is(err, ErrFar) {
 			return nil
 		}
@@ -180,13 +180,36 @@ func (e *edges) search(tx kv.Txn, changes []change, removed []edge, s *searches)
 	return e.found, errors.Join(errs[:]...)
 }
 
+// mostNear is the most windows in which otherRecords looks before it reads all records. With more, it reads all at once.
+const mostNear = 4
+
+// windows returns the windows in which to look for other records of the removed edges, all of one actor and kind, one after
+// another. The last one is all of time. Before it come those in which the records are most likely: most accounts that like a post a second time
+// are expected to do so within weeks. There are none of these for kinds whose subjects are accounts, and if the edges' records are scattered.
+func windows(removed []edge, t *kinds.Table) (windows []read.Window) {
+	const near = 1 << 51 // 26 days, as a TID
+	if t.Info(removed[0].kind).To.Is() == dict.URI {
+		for i := range removed {
+			tid := removed[i].tid
+			if tid > 0 && !slices.ContainsFunc(windows, func(w read.Window) bool { return w.Has(format.Path{TID: tid}) }) {
+				windows = append(windows, read.Window{From: tid - min(tid, near), To: min(tid+near, format.EndOfTime)})
+			}
+		}
+	}
+	if len(windows) > mostNear {
+		windows = nil
+	}
+	return append(windows, read.Window{})
+}
+
 // otherRecords finds, among removed edges, those that no remaining record names. It holds scratch
 // memory.
 type otherRecords struct{ left []edge }
 
 // search returns those of the removed edges, all of one actor and kind, that no stored record names after this
-// write. It reads the records of the actor, once, however many edges it checks. The edges ascend.
-func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge) (lost []edge, err error) {
+// write. It first looks where they are most likely. If that does not find one for each edge, it reads all records of
+// the actor, once, however many edges it checks. The edges ascend.
+func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge, t *kinds.Table) (lost []edge, err error) {
 	kind, actor := removed[0].kind, removed[0].actor
 	first, _ := slices.BinarySearchFunc(changes, removed[0], func(c change, g edge) int {
 		return cmp.Or(cmp.Compare(c.kind, g.kind), cmp.Compare(c.actor, g.actor))
@@ -200,15 +223,20 @@ func (o *otherRecords) search(r kv.Reader, changes []change, removed []edge) (lo
 		return slices.BinarySearchFunc(left, subject, func(e edge, id dict.ID) int { return cmp.Compare(e.subject, id) })
 	}
 	wanted := func(subject dict.ID) bool { _, found := place(subject); return found }
-	err = read.RecordsNaming(r, kind, actor, read.Window{}, wanted, func(rec *format.Record) bool {
-		c := change{kind: kind, actor: actor, path: rec.Path}
-		i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
-		if !changed || !changes[i].delete && changes[i].new == rec.Subject { // unchanged, or written again as it was
-			at, _ := place(rec.Subject)
-			left = slices.Delete(left, at, at+1)
+	for _, w := range windows(removed, t) {
+		err = read.RecordsNaming(r, kind, actor, w, wanted, func(rec *format.Record) bool {
+			c := change{kind: kind, actor: actor, path: rec.Path}
+			i, changed := slices.BinarySearchFunc(changes, c, func(x, y change) int { return compareChanges(&x, &y) })
+			if !changed || !changes[i].delete && changes[i].new == rec.Subject { // unchanged, or written again as it was
+				at, _ := place(rec.Subject)
+				left = slices.Delete(left, at, at+1)
+			}
+			return len(left) > 0
+		})
+		if err != nil || len(left) == 0 {
+			break
 		}
-		return len(left) > 0
-	})
+	}
 	o.left = left
 	return left, err
 }

@@ -89,9 +89,9 @@ func TestDeleteReadsOneLeaf(t *testing.T) {
 	}
 }
 
-// A delete of one of two records of an edge finds the other one in the head, which it reads anyway, and only then in the leaves.
-// If the head has all records, it knows whether there is another one.
-func TestOtherRecord(t *testing.T) {
+// A delete of one of two records of an edge finds the other one in the head, which it reads anyway, then around the time of the first, and only
+// then everywhere. If the head has all records, it knows whether there is another one.
+func TestOtherRecordNearby(t *testing.T) {
 	const step = 1 << 40
 	for _, test := range []struct {
 		name        string
@@ -105,8 +105,10 @@ func TestOtherRecord(t *testing.T) {
 		{"in the head, like the other", 12, 2000, 2001, false, 0},
 		{"in the head, like the other, removed as well", 12, 2000, 2001, true, 1},
 		{"in the head, the other is in a leaf", 12, 2000, 1020, false, 1},
-		{"in a leaf, the other is in the head", 12, 1020, 2000, false, 2},
-		{"in a leaf, like the other", 12, 1020, 1005, false, 2},
+		{"in a leaf, the other is in the head", 12, 1020, 2000, false, 3},
+		{"in a leaf, like the other", 12, 1020, 1005, false, 3},
+		{"in a leaf, the other is near", 12, 1020, 1021, false, 2},
+		{"in a leaf, the other is a bit older", 12, 1020, 1018, false, 2},
 	} {
 		store := &reading{Store: memory(write.Limits{Row: 64, Chunk: test.chunk})}
 		s := open(t, store, graph.Options{})

@@ -131,7 +131,7 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 		return err
 	}
 	w.accounts.count(w.events.changes, totals, w.Kinds())
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, &w.searches); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, w.Kinds(), &w.searches); err != nil {
 		return err
 	}
 	for id, m := range w.searches.meters {
