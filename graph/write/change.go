@@ -19,6 +19,7 @@ type change struct {
 	existed bool // the path had a record; set by the phase previous, like old
 	fresh   bool // no look-up needed: nothing can be stored under the path, or what is stored is known already
 	kept    bool // another record, which the write leaves as it is, names old; set by the phase previous. False if that is unknown
+	lone    bool // no record that the write leaves as it is names old. False if that is unknown
 	actor   dict.ID
 	path    format.Path // its bytes lie in the batch
 	subject int32       // before addSubjects: index of the operation in the batch; after it: index of the subject in the write's strings; -1: no subject

@@ -16,6 +16,8 @@ import (
 // edge identifies an edge that some record starts or stops naming.
 type edge struct {
 	kind kinds.Kind
+	// lone says that no record names a removed edge any more. It does not identify the edge.
+	lone bool
 	// date is that of the record that starts naming it: format.Undated if several do. It does not identify the edge.
 	date uint32
 

@@ -21,7 +21,7 @@ import (
 // member, and writes the changes of the sets.
 type edges struct {
 	removed, added []edge      // edges that a record stops or starts naming: ascending, each once
-	unread         []edge      // removed edges of actors whose records were not all read
+	unread         []edge      // removed edges that other records may name
 	sets           []SetChange // by set, then member
 	spare          []SetChange // scratch space for sorting sets
 	others         [searchers]otherRecords
@@ -47,7 +47,7 @@ type SetChange struct {
 // write adds another record of it, or if the store has one that this write does not remove. Edges whose
 // actor's records were not all read are looked up in their sets, all together; only if a set cannot rule
 // out other records, the actor's records are read.
-func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout format.Layout, t *kinds.Table, s *searches) error {
+func (e *edges) decide(tx kv.Txn, changes []change, layout format.Layout, t *kinds.Table, s *searches) error {
 	e.removed, e.added, e.sets = e.removed[:0], e.added[:0], e.sets[:0]
 	e.addedOf, e.removedOf = [kinds.Max + 1]int{}, [kinds.Max + 1]int{}
 	e.gather(changes)
@@ -59,32 +59,30 @@ func (e *edges) decide(tx kv.Txn, changes []change, before *previous, layout for
 		_, again := slices.BinarySearchFunc(e.added, g, compareEdges)
 		return again
 	})
-	lose := func(lost []edge) {
+	lose := func(lost ...edge) {
 		for _, g := range lost {
 			e.sets = append(e.sets, SetChange{Kind: g.kind, Remove: true, Subject: g.subject, Member: g.actor})
 			e.removedOf[g.kind]++
 		}
 	}
 	e.unread = e.unread[:0]
-	for removed := range sets.Runs(e.removed, sameActor) {
-		if lost, known := before.lostOf(removed); known {
-			lose(lost)
-		} else if removed[0].kind.IsSelf() { // no other record has the edge
-			lose(removed)
+	for _, g := range e.removed {
+		if g.lone {
+			lose(g)
 		} else {
-			e.unread = append(e.unread, removed...)
+			e.unread = append(e.unread, g)
 		}
 	}
 	lone, others, err := e.lone.read(tx, layout, e.unread)
 	if err != nil {
 		return fmt.Errorf("graph: looking an edge up in its set: %w", err)
 	}
-	lose(lone)
+	lose(lone...)
 	lost, err := e.search(tx, changes, others, t, s)
 	if err != nil {
 		return fmt.Errorf("graph: looking for other records of an edge: %w", err)
 	}
-	lose(lost)
+	lose(lost...)
 	e.spare = sets.SortBy(&e.sorter, e.sets, e.spare, compareSetChanges, func(c *SetChange) uint64 { return uint64(c.Subject) }, func(c *SetChange) uint64 { return uint64(c.Kind) })
 	e.sets, e.spare = e.spare, e.sets
 	return nil
@@ -103,7 +101,7 @@ func (e *edges) gather(changes []change) {
 	for i := range changes {
 		c := &changes[i]
 		if c.loses() && !c.kept {
-			e.removed = append(e.removed, edge{kind: c.kind, tid: c.path.TID, actor: c.actor, subject: c.old})
+			e.removed = append(e.removed, edge{kind: c.kind, lone: c.lone || c.kind.IsSelf(), tid: c.path.TID, actor: c.actor, subject: c.old})
 		}
 		if !c.delete && c.new != dict.None && c.new != c.old {
 			e.added = append(e.added, edge{kind: c.kind, date: format.DateOf(c.path), actor: c.actor, subject: c.new})

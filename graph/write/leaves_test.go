@@ -17,6 +17,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/kv/pebblekv"
+	"skein.blue/internal/sets"
 	"skein.blue/internal/sim/memkv"
 )
 
@@ -144,11 +145,11 @@ func (h *heads) write() {
 			return err
 		}
 		h.found(all, after)
-		if all, err = h.many.settle(tx, all, &h.previous, &searches{most: 1 << 30, meters: map[dict.ID]*meter{}}); err != nil {
+		if all, err = h.many.settle(tx, all, &searches{most: 1 << 30, meters: map[dict.ID]*meter{}}); err != nil {
 			return err
 		}
-		for _, one := range h.previous.scanned {
-			h.lost(owner{one.kind, one.actor}, after)
+		for one := range sets.Runs(all, sameKindAndActor) {
+			h.lost(one, after)
 		}
 		if err := h.records.write(headsTxn{tx, h}, all, h.merger); err != nil || h.rng.IntN(20) > 0 {
 			return err
@@ -179,8 +180,9 @@ func (h *heads) found(changes []change, after map[owner]map[string]map[dict.ID]b
 	}
 }
 
-// lost compares the edges that previous says no stored record names after the write, of an owner whose records it has read, with the map.
-func (h *heads) lost(o owner, after map[owner]map[string]map[dict.ID]bool) {
+// lost compares the edges that no stored record is said to name after the write, of an owner whose records were all read, with the map.
+func (h *heads) lost(changes []change, after map[owner]map[string]map[dict.ID]bool) {
+	o := owner{changes[0].kind, changes[0].actor}
 	want := map[dict.ID]bool{}
 	for _, subjects := range h.twin[o] {
 		maps.Copy(want, subjects)
@@ -190,12 +192,15 @@ func (h *heads) lost(o owner, after map[owner]map[string]map[dict.ID]bool) {
 		maps.DeleteFunc(want, func(s dict.ID, _ bool) bool { return subjects[s] && after[o][rkey][s] })
 	}
 	got := map[dict.ID]bool{}
-	for _, g := range h.previous.lost {
-		if g.kind == o.kind && g.actor == o.actor {
-			got[g.subject] = true
+	for _, c := range changes {
+		if c.lone {
+			got[c.old] = true
+		}
+		if c.kept && want[c.old] {
+			h.t.Fatalf("%v keeps %d, want %v lost", o, c.old, want)
 		}
 	}
-	if !maps.Equal(got, want) {
+	if len(got) > 0 && !maps.Equal(got, want) {
 		h.t.Fatalf("%v loses %v, want %v", o, got, want)
 	}
 }

@@ -30,9 +30,9 @@ type manySubjects struct {
 	lost    []dict.ID       // subjects that records of the actor stop naming
 }
 
-// settle does so among all changes. It adds to p the removed edges that have no record left. No set tells which of these
+// settle does so among all changes, and sets kept and lone in those that remain. No set tells which of their
 // edges have one record, so every deletion reads all records of its actor and kind, unless that is too much.
-func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches) ([]change, error) {
+func (m *manySubjects) settle(tx kv.Txn, all []change, s *searches) ([]change, error) {
 	first, _ := slices.BinarySearchFunc(all, kinds.FirstMany, func(c change, k kinds.Kind) int { return cmp.Compare(c.kind, k) })
 	if first == len(all) {
 		return all, nil
@@ -44,6 +44,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches)
 			continue
 		}
 		m.records, m.lost = m.records[:0], m.lost[:0]
+		from := len(m.out)
 		if slices.ContainsFunc(one, func(c change) bool { return !c.fresh }) {
 			if err := m.read(s.reader(tx, one[0].actor), one[0].kind, one[0].actor); errors.Is(err, ErrFar) {
 				continue
@@ -54,9 +55,7 @@ func (m *manySubjects) settle(tx kv.Txn, all []change, p *previous, s *searches)
 		for record := range sets.Runs(one, func(x, y change) bool { return compareChanges(&x, &y) == 0 }) {
 			m.record(record)
 		}
-		if len(m.lost) > 0 {
-			m.lose(one[0].kind, one[0].actor, p)
-		}
+		m.lose(m.out[from:])
 	}
 	if cap(m.records) > maxKeptRecords {
 		m.records = nil
@@ -118,9 +117,11 @@ func (m *manySubjects) record(changes []change) {
 	}
 }
 
-// lose adds to p that all records of the actor and kind were read, and which of the lost subjects none of
-// them names any more.
-func (m *manySubjects) lose(kind kinds.Kind, actor dict.ID, p *previous) {
+// lose sets kept and lone in changes of an actor and kind that delete entries.
+func (m *manySubjects) lose(changes []change) {
+	if len(m.lost) == 0 {
+		return
+	}
 	slices.Sort(m.lost)
 	m.lost = slices.Compact(m.lost)
 	for i := range m.records {
@@ -130,9 +131,11 @@ func (m *manySubjects) lose(kind kinds.Kind, actor dict.ID, p *previous) {
 			}
 		}
 	}
-	p.scanned = append(p.scanned, edge{kind: kind, actor: actor, subject: dict.None})
-	for _, subject := range m.lost {
-		p.lost = append(p.lost, edge{kind: kind, actor: actor, subject: subject})
+	for i := range changes {
+		if c := &changes[i]; c.loses() {
+			_, c.lone = slices.BinarySearch(m.lost, c.old)
+			c.kept = !c.lone
+		}
 	}
 }
 

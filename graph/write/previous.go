@@ -19,8 +19,6 @@ type previous struct {
 	records []format.Record
 	olds    []dict.ID // what removed records of keep's changes named, ascending,
 	stays   []bool    // and whether another record of the head still names it
-	scanned []edge    // kinds and actors whose records were all read, ascending; subject is None
-	lost    []edge    // removed edges of those pairs that no record names any more, ascending
 	below   []int32   // changes whose paths have to be looked up in leaves
 	kbuf    []byte
 }
@@ -31,7 +29,6 @@ type previous struct {
 func (p *previous) read(tx kv.Txn, changes []change) error {
 	p.all = changes
 	p.lookups, p.below = p.lookups[:0], p.below[:0]
-	p.scanned, p.lost = p.scanned[:0], p.lost[:0]
 	p.keys.Reset()
 	from := int32(0)
 	for one := range sets.Runs(changes, sameKindAndActor) {
@@ -58,20 +55,7 @@ func (p *previous) read(tx kv.Txn, changes []change) error {
 	if err != nil {
 		return fmt.Errorf("graph: reading records: %w", err)
 	}
-	slices.SortFunc(p.lost, compareEdges)
 	return nil
-}
-
-// lostOf returns the removed edges that have no record left. All of removed have one actor and
-// kind. known is false unless all records of that actor and kind were read.
-func (p *previous) lostOf(removed []edge) (lost []edge, known bool) {
-	if _, known = slices.BinarySearchFunc(p.scanned, edge{kind: removed[0].kind, actor: removed[0].actor, subject: dict.None}, compareEdges); !known {
-		return nil, false
-	}
-	return slices.DeleteFunc(removed, func(g edge) bool {
-		_, lost := slices.BinarySearchFunc(p.lost, g, compareEdges)
-		return !lost
-	}), true
 }
 
 // head notes what a head has of the paths of the changes in [from, to), which are of its actor and kind, and which paths its leaves may have.
@@ -136,12 +120,9 @@ func (p *previous) leaves(tx kv.Txn) error {
 }
 
 // keep sets kept in the changes of an actor and kind, whose head has p.records: if another record there names
-// what the change's record named, and the write leaves that one as it is. If the head has all records, the other
-// edges are lost. keep goes through the records once, because a stranger decides how many there are and what they name.
+// what the change's record named, and the write leaves that one as it is. If the head has all records, the others
+// are lone. keep goes through the records once, because a stranger decides how many there are and what they name.
 func (p *previous) keep(changes []change, all bool) {
-	if all {
-		p.scanned = append(p.scanned, edge{kind: changes[0].kind, actor: changes[0].actor, subject: dict.None})
-	}
 	p.olds = p.olds[:0]
 	for i := range changes {
 		if c := &changes[i]; c.loses() {
@@ -166,9 +147,7 @@ func (p *previous) keep(changes []change, all bool) {
 	for i := range changes {
 		if c := &changes[i]; c.loses() {
 			at, _ := slices.BinarySearch(p.olds, c.old)
-			if c.kept = p.stays[at]; all && !c.kept {
-				p.lost = append(p.lost, edge{kind: c.kind, actor: c.actor, subject: c.old})
-			}
+			c.kept, c.lone = p.stays[at], all && !p.stays[at]
 		}
 	}
 }

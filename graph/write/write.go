@@ -127,11 +127,11 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	}
 	clear(w.searches.meters)
 	var err error
-	if w.events.changes, err = w.many.settle(tx, w.events.changes, &w.previous, &w.searches); err != nil {
+	if w.events.changes, err = w.many.settle(tx, w.events.changes, &w.searches); err != nil {
 		return err
 	}
 	w.accounts.count(w.events.changes, totals, w.Kinds())
-	if err := w.edges.decide(tx, w.events.changes, &w.previous, w.Layout, w.Kinds(), &w.searches); err != nil {
+	if err := w.edges.decide(tx, w.events.changes, w.Layout, w.Kinds(), &w.searches); err != nil {
 		return err
 	}
 	for id, m := range w.searches.meters {
