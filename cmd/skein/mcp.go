@@ -57,7 +57,7 @@ func mcpCommand(e *command.Environment) *cli.Command {
 		Description: "Without --listen, it serves the one program that starts it, over standard input and output. Most programs are configured so:\n\n" +
 			"    {\"mcpServers\": {\"skein\": {\"command\": \"skein\", \"args\": [\"mcp\", \"--server\", \"https://graph.example.com\"]}}}",
 		Flags: append(askFlags(&asker),
-			&cli.StringFlag{Name: "listen", Usage: "serve http://ADDRESS/mcp instead, such as 127.0.0.1:3212 (streamable HTTP). Clients send tokens of their own", Destination: &listen}),
+			&cli.StringFlag{Name: "listen", Usage: "serve http://ADDRESS/mcp instead, such as 127.0.0.1:3214 (streamable HTTP). Clients send tokens of their own", Destination: &listen}),
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			prepareAsker(&asker)
 			ended := make(chan error, 1)
