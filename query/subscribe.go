@@ -26,7 +26,7 @@ const (
 // subscribe starts a subscription, which stream sends.
 func subscribe(ctx context.Context, q *call) (any, error) {
 	if q.server.o.Subscribers < 0 {
-		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this server does not index the whole stream, so it has no subscriptions; use the server that does")
+		return nil, xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "this process does not see every change of its store, so it has no subscriptions")
 	}
 	e, err := q.Set()
 	if err != nil {

@@ -160,5 +160,5 @@ func TestSubscribeRefusals(t *testing.T) {
 		}
 	}
 	w.serve(query.Options{Subscribers: -1})
-	w.says("subscribe?set="+set, 501, "use the server that does")
+	w.says("subscribe?set="+set, 501, "so it has no subscriptions")
 }

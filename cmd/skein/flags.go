@@ -31,8 +31,8 @@ func streamFlags(n *app.Network, so *app.StoreOptions, o *consumer.Options, star
 			}
 			return nil
 		}, Sources: command.Env("cursor")},
-		&cli.BoolFlag{Name: "posts", Usage: "also index posts, what they answer and quote, and whom they mention. Queries can then use posts(ACCOUNT), replies(POST), quotes(POST), repliers(POST), quoters(POST), mentions(ACCOUNT) and mentioners(ACCOUNT). In an index that has been running, skein backfill adds older posts", Validator: so.AddPosts, Sources: command.Env("posts")},
-		&cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH did|at-uri|uri|text FORWARD REVERSE, such as com.example.bookmark subject at-uri bookmarks bookmarkers. Queries can then use bookmarks(ACCOUNT), what an account links to, and bookmarkers(RECORD), the accounts that link to it. The third word is what PATH holds", Validator: so.ParseKinds, Sources: command.Env("kinds")},
+		&cli.BoolFlag{Name: "posts", Usage: "also index posts, what they answer and quote, and whom they mention. Queries can then use posts, replies, repliers, quotes, quoters, repliedTo, quoted, mentions and mentioners. In an index that has been running, skein backfill adds older posts", Validator: so.AddPosts, Sources: command.Env("posts")},
+		&cli.StringFlag{Name: "kinds", Usage: "file that lists more collections to index, one per line: COLLECTION PATH TYPE SUBJECTS ACCOUNTS [RECORDS], such as com.example.bookmark subject at-uri bookmarks bookmarkers. Queries can then use bookmarks(ACCOUNT), what an account links to, and bookmarkers(RECORD), the accounts that link to it. TYPE is what PATH holds: did, at-uri, uri or text", Validator: so.ParseKinds, Sources: command.Env("kinds")},
 	}
 }
 

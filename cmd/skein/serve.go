@@ -89,7 +89,7 @@ func (n *node) listenFlags() []cli.Flag {
 	o := &n.serve
 	return []cli.Flag{
 		&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "address of the query API", Destination: &o.Listen, Sources: command.Env("listen")},
-		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener, which serves /metrics, /healthz, /readyz, /gaps, /deadletters, /resyncs, /backfill and /debug/pprof/", Destination: &o.AdminListen, Sources: command.Env("admin-listen")},
+		&cli.StringFlag{Name: "admin-listen", Value: "127.0.0.1:3211", Usage: "address of the admin listener: metrics, health, gaps, repairs, profiles and whole sets; its path / lists all", Destination: &o.AdminListen, Sources: command.Env("admin-listen")},
 		&cli.StringFlag{Name: "admin-token-file", Usage: "file of the token that clients of the admin listener must send, except for /metrics, /healthz and /readyz; or set SKEIN_ADMIN_TOKEN. Without a token, a listener that is not on loopback serves only those three", Destination: &n.tokenFile, Sources: command.Env("admin-token-file")},
 		&cli.DurationFlag{Name: "drain", Usage: "how long to keep answering queries after SIGTERM, at most 1h, if a load balancer is in front. During that time /readyz answers \"not ready\", so that it moves clients away. A second SIGTERM stops at once", Destination: &n.drain, Sources: command.Env("drain")},
 		&cli.FloatFlag{Name: "rate", Usage: "average number of requests per second allowed for each client, if strangers reach the query API; bursts of ten seconds' worth are allowed. An IPv6 /64 counts as one client. 0: no limit", Destination: &o.Clients.Limit.Requests, Validator: notNegative, Sources: command.Env("rate")},
@@ -174,7 +174,7 @@ func (n *node) check() (err error) {
 		{(past || n.fetch.Audit > 0) && !n.repair, "--backfill and --audit fetch repos, which --repair=false forbids; remove --repair=false"},
 		{n.feeds.Path == "" && n.feeds.Publisher != "", "--feed-publisher needs --feeds FILE"},
 		{n.feeds.Path != "" && n.host == "", "--feeds needs --service-host NAME, the public name of this server; to try a feed, paste its line into the page of any server"},
-		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the whole stream into a store in a folder"},
+		{n.watches != "" && (!n.consume || !inFolder), "--watches needs a process that consumes the stream into a store in a folder"},
 		{n.from != "" && !inFolder, "--from restores into a folder; --store " + n.store.Store + " is not one"},
 		{n.from == "" && n.source.trust != nil, "--trust needs --from, the backups that must be signed"},
 		{n.backupTo == "" && (j.Keep > 0 || j.Signer != nil || n.backups.Every != time.Hour), "--backup-keep, --backup-every and --backup-sign need --backup-to, the target of the backups"},

@@ -79,7 +79,7 @@ func parseLine(line string) (k Info, err error) {
 	words := strings.Fields(line)
 	n := len(words)
 	if isSelf := n > 1 && words[1] == "self"; n != 4 && isSelf || n != 5 && n != 6 && !isSelf {
-		return k, fmt.Errorf("expected COLLECTION PATH did|at-uri|uri|text SET SET, and perhaps a third SET, or COLLECTION self at-uri SET; got %d words", n)
+		return k, fmt.Errorf("expected COLLECTION PATH did|at-uri|uri|text SUBJECTS ACCOUNTS [RECORDS], or COLLECTION self at-uri SUBJECTS; got %d words", n)
 	}
 	words = append(words, "", "")
 	k = Info{Name: words[3], Collection: words[0], Forward: words[3], Reverse: words[4], Records: words[5], Optional: true}
