@@ -45,7 +45,7 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	s.gauges()
+	s.countIncomplete()
 	return s.lanes[0].trimNotes(ctx)
 }
 

@@ -212,7 +212,7 @@ func (s *past) completeSlice(ctx context.Context, lane int, lo []byte) (next []b
 	for _, c := range states {
 		l.states.Put(c.id, c.st)
 	}
-	s.gauges()
+	s.countIncomplete()
 	return next, doubtful, nil
 }
 

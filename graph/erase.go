@@ -34,7 +34,7 @@ func (s *Store) EraseSlice(ctx context.Context) error {
 				continue
 			}
 			err := l.eraseSlice(ctx, actor)
-			s.gauges()
+			s.countIncomplete()
 			if l.isStuck(actor, err) {
 				return nil
 			}

@@ -1,8 +1,6 @@
 package graph
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics are this package's metrics, skein_graph_*. A nil *Metrics counts nothing. Help texts
 // say what each is.
@@ -21,8 +19,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// gauges updates the counters that readers ask for, after a commit.
-func (s *core) gauges() {
+// countIncomplete updates what Incomplete returns, after a commit.
+func (s *core) countIncomplete() {
 	var desynchronized, partial int64
 	for _, l := range s.lanes {
 		desynchronized += l.counts.Desynchronized + l.others.Desynchronized

@@ -147,7 +147,7 @@ func (s *Store) own(ctx context.Context, parts format.Partitions) error {
 	}
 	s.setLanes(lanes, parts, holes)
 	s.setBackfill(b)
-	s.gauges()
+	s.countIncomplete()
 	return nil
 }
 

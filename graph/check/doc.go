@@ -9,5 +9,5 @@
 //	usage.go       the bytes of each part of a store
 //
 // It reads a kv.Reader, needs no Store, and never writes to the store. It has several goroutines if the engine can read one
-// state from several (kv.Forker).
+// state from several (kv.Forker). dateCheck and labelCheck only divide the methods of checker: a type has at most 30.
 package check

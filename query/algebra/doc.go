@@ -3,5 +3,5 @@
 // whether one string is a member. A [Tally] is the inner loop of rankings.
 //
 // The package knows neither HTTP nor the watcher; packages query and watch use it. docs/semantics.md says what each set
-// means.
+// means. Some functions take an Evaluation first, as its methods would: a type has at most 30 (make house).
 package algebra
