@@ -51,7 +51,7 @@ func ranked(ctx context.Context, q *call) (any, error) {
 				return nil, err
 			}
 		}
-		r.After = after
+		r.After, r.Late = after, &after.Late
 	}
 	root, place := &r.Expr.Root, rank.Place{} // of the next page
 	needs := evidence.Of(root)

@@ -295,7 +295,7 @@ func TestPlacesOfFeeds(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for i, g := range feeds {
-		p := place{micros: rng.Uint64(), turn: rng.IntN(100), after: make([]candidate, len(g.sources))}
+		p := place{micros: rng.Uint64(), late: rng.Uint64(), turn: rng.IntN(100), after: make([]candidate, len(g.sources))}
 		for i := range p.after {
 			p.after[i].ID, p.after[i].Path.TID = dict.ID(rng.Uint64()), rng.Uint64()
 		}
@@ -310,7 +310,7 @@ func TestPlacesOfFeeds(t *testing.T) {
 			}
 		}
 		for n := range 8 {
-			if _, err := g.open(c, c.Seal(g.question(), make([]uint64, n))); (err == nil) != (n >= 2+2*len(g.sources)) {
+			if _, err := g.open(c, c.Seal(g.question(), make([]uint64, n))); (err == nil) != (n >= 3+2*len(g.sources)) {
 				t.Errorf("a cursor of %d numbers: %v", n, err)
 			}
 		}
@@ -572,7 +572,7 @@ func TestBadSkeletons(t *testing.T) {
 
 // A set that is too large to be sorted is an error that says what to do.
 func TestFeedOfALargeSet(t *testing.T) {
-	s := serve(t, 6, "all = likes(did:web:fan.example.com)\nfew = likes(did:web:fan.example.com), each=100\n", Options{})
+	s := serve(t, 6, "all = likes(did:web:fan.example.com)\nfew = likes(did:web:fan.example.com), each=100\ntop = rank(of=members(did:web:fan.example.com), via=likes)", Options{})
 	like := func(n int) {
 		var posts []string
 		for i := range n {
@@ -586,6 +586,15 @@ func TestFeedOfALargeSet(t *testing.T) {
 	}
 	if got := s.pages("few", 100, nil); len(got) != maxFeed {
 		t.Errorf("a feed that remembers %d posts, at most %d", len(got), maxFeed)
+	}
+	top, _ := s.f.find(s.uri("top"))
+	var last answered
+	for _, late := range []uint64{0, 13} { // seconds that the first page waited: later pages have its budget
+		out, err := s.ask(url.Values{"feed": {s.uri("top")}, "cursor": {top.seal(s.cursors, place{late: late, after: make([]candidate, 1)})}}, nil)
+		if next, wrong := top.open(s.cursors, out.Cursor); err != nil || wrong != nil || next.late != late || slices.Equal(out.Feed, last.Feed) {
+			t.Errorf("late %d: %+v, %v %v: %v", late, next, err, wrong, out.Feed)
+		}
+		last = out
 	}
 	like(1)
 	_, err := s.ask(url.Values{"feed": {s.uri("all")}}, nil)

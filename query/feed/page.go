@@ -22,6 +22,7 @@ import (
 // are decided: each was shown, or is not to be shown.
 type place struct {
 	micros uint64      // the time of the first page
+	late   uint64      // rank.Ranking.Late
 	turn   int         // how many posts of a round of the sources were shown
 	after  []candidate // of each source that is a set: its place
 	shown  []uint64    // if feed.remembers: the ids of the posts on the pages before, ascending
@@ -54,6 +55,9 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 		}
 	}
 	err = q.View(ctx, func(sn *ask.View) error {
+		if first {
+			at.late = q.Work.Late()
+		}
 		p := page{feed: f, sn: sn, gone: map[dict.ID]bool{}, seen: seen, shown: slices.Clone(at.shown), authors: map[string]int{}}
 		if first && f.pin != "" {
 			p.posts = append(p.posts, f.pin)
@@ -66,7 +70,7 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 			}
 			from := queue{after: at.after[i]}
 			if f.sources[i].ranked {
-				from.posts, err = f.ranked(v, q.Work, len(at.shown)+limit, seen)
+				from.posts, err = f.ranked(v, q.Work, at.late, len(at.shown)+limit, seen)
 			} else {
 				from.posts, err = newestOf(v, from.after.MemberRecord)
 			}
@@ -113,13 +117,13 @@ func newestOf(v *algebra.Evaluation, after algebra.MemberRecord) (found []candid
 
 // ranked returns the posts of a source that is a ranking. Without an option that leaves posts out, the page needs no more than
 // those on the pages before and its own, and one more.
-func (f *feed) ranked(v *algebra.Evaluation, w *xrpc.Work, needs int, seen viewed) (all []candidate, err error) {
+func (f *feed) ranked(v *algebra.Evaluation, w *xrpc.Work, late uint64, needs int, seen viewed) (all []candidate, err error) {
 	for n := range v.Expr.Root.All() { // without later records
 		if until := v.Expr.Now.UnixMicro(); n.Op == language.OpRank && !n.Window.All() && n.Window.To > until {
 			n.Window.To = until
 		}
 	}
-	r := rank.Ranking{RankSpec: v.Expr.Root.Rank, Expr: v.Expr, Limit: maxFeed + len(seen.marks), Posts: true}
+	r := rank.Ranking{RankSpec: v.Expr.Root.Rank, Expr: v.Expr, Limit: maxFeed + len(seen.marks), Posts: true, Late: &late}
 	if f.each == 0 && !f.hide && f.dead|f.replies == 0 {
 		r.Limit = needs + 2 // one of them is pinned
 	}
@@ -158,7 +162,7 @@ type queue struct {
 
 // fill takes posts from the sources in turn, and returns the start of the next page, nil if there is none.
 func (p *page) fill(at place, limit int) *place {
-	next := place{micros: at.micros, turn: at.turn}
+	next := place{micros: at.micros, late: at.late, turn: at.turn}
 	if p.remembers() {
 		limit = min(limit, maxFeed-len(p.shown))
 	}
@@ -286,7 +290,7 @@ func (p *page) judge(posts []candidate) error {
 
 // seal seals the start of the next page of a feed.
 func (f feed) seal(c *xrpc.Cursors, p place) string {
-	at, last, shown := []uint64{p.micros, uint64(p.turn)}, uint64(0), []byte(nil)
+	at, last, shown := []uint64{p.micros, p.late, uint64(p.turn)}, uint64(0), []byte(nil)
 	for _, a := range p.after {
 		at = append(at, a.Path.TID, uint64(a.ID))
 	}
@@ -297,10 +301,10 @@ func (f feed) seal(c *xrpc.Cursors, p place) string {
 }
 
 func (f feed) open(c *xrpc.Cursors, cursor string) (p place, err error) {
-	at := make([]uint64, 2+2*len(f.sources))
+	at := make([]uint64, 3+2*len(f.sources))
 	shown, err := c.Open(f.question(), cursor, at)
-	p.micros, p.turn = at[0], int(at[1])
-	for pair := range slices.Chunk(at[2:], 2) {
+	p.micros, p.late, p.turn = at[0], at[1], int(at[2])
+	for pair := range slices.Chunk(at[3:], 2) {
 		p.after = append(p.after, candidate{MemberRecord: algebra.MemberRecord{Path: ask.Path{TID: pair[0]}, ID: dict.ID(pair[1])}})
 	}
 	for last := uint64(0); len(shown) > 0; {

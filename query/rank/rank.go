@@ -20,6 +20,7 @@ type Ranking struct {
 	Limit int            // of a page
 	Posts bool           // only results that are posts
 	After *Place         // the end of the previous page; nil for the first
+	Late  *uint64        // what Begin returned for the first page; nil for that page
 }
 
 // A Place is the last result of a page, after which the next page starts. Cursors hold it.
@@ -27,7 +28,7 @@ type Place struct {
 	Result
 
 	Micros uint64 // the time of the first page, from which ages are counted back; 0 if there are no ages
-	Late   uint64 // Standing.Late of the first page
+	Late   uint64 // Ranking.Late
 }
 
 // scored reports whether results are ordered by share or by lift.
@@ -72,8 +73,8 @@ func read(q *xrpc.Query, now time.Time) (*language.Expr, error) {
 // that the queue gets shorter: it reads a smaller sample. The next pages have the budget of the first.
 func (r *Ranking) Begin(v *algebra.Evaluation, w *xrpc.Work) (late uint64) {
 	late = w.Late()
-	if r.After != nil {
-		late = r.After.Late
+	if r.Late != nil {
+		late = *r.Late
 	}
 	if v.Exact = r.Exact; !r.Exact {
 		v.HopUnits >>= late

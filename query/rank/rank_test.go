@@ -396,7 +396,7 @@ func TestLateRankingsAreSampled(t *testing.T) {
 	for late, want := range map[uint64]bool{8: false, 9: true, 13: true} {
 		for _, exact := range []string{"true", "false"} {
 			r := reads(t, url.Values{"of": {"followers(" + g.Accounts[0] + ")"}, "via": {"follows"}, "by": {"share"}, "exact": {exact}})
-			r.After = &Place{Late: late}
+			r.Late = &late
 			if err := evaluated(t, g, r, func(st *Standing, was uint64) error {
 				if was != late || (st.v.Sampled() != "") != (want && exact == "false") || len(st.results) != 1 || st.results[0].Count < 400 {
 					t.Errorf("late %d, exact %s: %d, sampled: %q: %+v", late, exact, was, st.v.Sampled(), st.results)
