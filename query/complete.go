@@ -112,7 +112,7 @@ func (c *claim) on(v *algebra.Evaluation, needs []evidence.Need) error {
 		}
 	}
 	counts := func(n evidence.Need) bool { return n.Kind == kinds.ListMember } // the sizes of lists are of accounts
-	if c.missing == nil && (slices.ContainsFunc(needs, counts) || slices.ContainsFunc(slices.Collect(v.Expr.Root.All()), func(n *language.Node) bool { return n.Is == dict.DID })) {
+	if slices.ContainsFunc(needs, counts) || slices.ContainsFunc(slices.Collect(v.Expr.Root.All()), func(n *language.Node) bool { return n.Is == dict.DID }) {
 		c.lacks(c.index.Statuses())
 	}
 	return nil

@@ -180,6 +180,7 @@ func TestInDoubt(t *testing.T) {
 		b.AddGap(format.Gap{After: 1, Reason: "outdated_cursor", Time: time.Now(), Suspect: true})
 	})
 	want("after a gap", true, true, "unverified")
+	w.says("query?set=follows("+a[0]+")", 200, `"missing":{"accounts":1,"roster":1,"labelers":0}`)
 	noted, _ := w.store.Holes()
 	must(t, w.store.SetCompared(t.Context(), noted))
 	want("after the comparison", false, false, "complete")
