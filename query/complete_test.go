@@ -102,12 +102,12 @@ func TestComplete(t *testing.T) {
 	w.commit(1, a[0], oracle.Op{Kind: "follow", Rkey: "x", Subject: a[1]})
 	w.heard()
 	everybody := []string{
-		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")&since=2026-01-01", "path?from=" + a[0] + "&to=" + never, "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
+		"query?set=followers(" + a[1] + ")", "list?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")", "histogram?set=followers(" + a[1] + ")&since=2026-01-01", "histogram?set=atleast(1,followers(" + a[1] + "))&since=2100-01-01", "path?from=" + a[0] + "&to=" + never, "list?set=follows(" + a[0] + ")&order=size(followers)", "list?set=follows(" + a[0] + ")&order=size(likes)",
 		"getBlocks?actor=" + a[0] + "&direction=blockedBy", "counts?edge=followers&subject=" + a[1], "query?set=rank(of=members(" + never + "),via=followers)", "rank?of=members(" + never + ")&via=followers",
 		"known?actor=" + a[0] + "&edge=followers&subject=" + a[1],
 	}
 	handled := "%22at://a.example.com/app.bsky.graph.list/x%22" // it has no author
-	own := []string{"query?set=rank(of=members(" + handled + "),via=listed)", "counts?edge=listed&subject=" + handled, "path?from=" + a[0] + "&to=" + never + "&max=1", "histogram?set=followers(" + a[1] + ")&since=2100-01-01", "histogram?set=followers(" + a[1] + ",since=2100-01-01)&since=2026-01-01", "rank?of=members(" + a[0] + ")&via=follows", "query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
+	own := []string{"query?set=rank(of=members(" + handled + "),via=listed)", "counts?edge=listed&subject=" + handled, "path?from=" + a[0] + "&to=" + never + "&max=1", "histogram?set=followers(" + a[1] + ")&since=2100-01-01", "histogram?set=union(followers(" + a[1] + "),union(blockers(" + a[1] + ")))&since=2100-01-01", "histogram?set=followers(" + a[1] + ",since=2100-01-01)&since=2026-01-01", "rank?of=members(" + a[0] + ")&via=follows", "query?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")", "list?set=follows(" + a[0] + ")&order=oldest", "list?set=follows(" + a[0] + ")&order=id", "query?set=members(" + a[0] + "," + never + ")"}
 	for _, call := range append(everybody, own...) {
 		w.incomplete(call, false)
 	}

@@ -57,10 +57,7 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil, xrpc.Invalid("parameter bucket is %q; it must be a duration from 1m to 30d, in whole seconds, such as 15m, 1h or 7d", language.Brief(q.Values.Get("bucket")))
 	}
 	out := histogramAnswer{Type: e.Type().String()}
-	read := e.Root
-	if begins := read.Window.From; read.Op.IsSet() && !window.All() && (read.Window.All() || begins < window.From) {
-		read.Window = window // of the two, the one that begins later
-	}
+	read := within(e.Root, window)
 	err = q.evaluate(ctx, e, evidence.Of(&read), &out.caveats, func(v *algebra.Evaluation) error {
 		set, _, err := v.Result()
 		if err != nil {
@@ -81,6 +78,21 @@ func histogram(ctx context.Context, q *call) (any, error) {
 		return nil
 	})
 	return &out, err
+}
+
+// within returns a set with the windows of the records that matter if only those in w count. They are narrower in single sets and in unions of these:
+// in other sets, records from before w decide who is a member.
+func within(n language.Node, w language.Window) language.Node {
+	if n.Op.IsSet() && !w.All() && (n.Window.All() || n.Window.From < w.From) {
+		n.Window = w // of the two, the one that begins later
+	}
+	if n.Op == language.OpUnion {
+		n.Args = slices.Clone(n.Args)
+		for i := range n.Args {
+			n.Args[i] = within(n.Args[i], w)
+		}
+	}
+	return n
 }
 
 // counted has the numbers of records in buckets of time.
