@@ -144,7 +144,8 @@ func (p *parser) rank(n *Node, depth int) error {
 	return p.ranking(n, o)
 }
 
-// Ranking is ParseAlone of a rank(…) whose arguments are given one by one. Each may be as large as an expression.
+// Ranking is ParseAlone of a rank(…) whose arguments are given one by one. Each may be as large as an expression, but all
+// share MaxGiven: the expression has the strings of all.
 func (v *Vocabulary) Ranking(given map[string][]string, most int, now time.Time) (*Expr, error) {
 	p := &parser{e: &Expr{words: v, Now: now, Root: Node{Op: OpRank}}}
 	o := p.rankOptions("rank(…)", rankSets, slices.Concat(rankWords, aloneWords), 0)
@@ -153,7 +154,7 @@ func (v *Vocabulary) Ranking(given map[string][]string, most int, now time.Time)
 		if given[name] == nil {
 			continue
 		}
-		p.leaves, p.given, p.ranks = 0, 0, 0
+		p.leaves, p.ranks = 0, 0
 		if err := p.whole(given[name][0], most, func() error { _, err := o.option(name); return err }); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

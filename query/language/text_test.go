@@ -329,6 +329,10 @@ func TestLimitsOfExpressions(t *testing.T) {
 			t.Errorf("%s: %v, want %q at position %d", name, err, c.says, c.at)
 		}
 	}
+	form := map[string][]string{"of": {given(MaxGiven)}, "via": {"follows"}, "except": {given(1)}}
+	if _, err := builtIn.Ranking(form, MaxForm, noon); err == nil || !strings.Contains(err.Error(), "except: at position 14: more than 20000 arguments") {
+		t.Errorf("too many given in a form: %v", err)
+	}
 }
 
 // Each mistake is an error that says what is wrong, at the place where it is.
