@@ -183,9 +183,9 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]bool, error) {
 	all := map[string]bool{}
 	for params := (url.Values{"set": {w.Set}, "limit": {"1000"}}); ; {
 		var page struct {
-			Total   int
-			Members []string
-			Cursor  string
+			Total          int
+			Members        []string
+			Cursor, Sample string
 		}
 		err := w.Ask(ctx, "query", params, &page)
 		if limited, ok := errors.AsType[*AnswerError](err); ok && limited.Wait > 0 && limited.Wait <= time.Minute {
@@ -194,6 +194,9 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]bool, error) {
 				return nil, err
 			}
 			continue
+		}
+		if err == nil && page.Sample != "" {
+			err = stopError{fmt.Errorf("the server has only a sample of the set, and a watch that lasts needs all of it: %s", page.Sample)}
 		}
 		if err := cmp.Or(err, bounded(page.Total)); err != nil {
 			return nil, err

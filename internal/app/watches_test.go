@@ -285,6 +285,12 @@ func TestLastingWatchIsBounded(t *testing.T) {
 	if _, is := errors.AsType[stopError](w.change(t.Context(), "3", []string{"1"}, []string{"1000000"})); !is || told != 3 || w.at.Cursor != "" {
 		t.Errorf("one member too many: %d changes told, cursor %s", told, w.at.Cursor)
 	}
+	w.Client = &http.Client{Transport: local{http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(rw, `{"members":["m"],"sample":"1 of 2"}`)
+	})}}
+	if all, err := w.members(t.Context()); err == nil {
+		t.Errorf("a sample is the set: %v", all)
+	}
 }
 
 // A server that falls silent, in a stream or in an answer, fails a watch, which then tries again.
