@@ -157,7 +157,11 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 		for i, m := range members {
 			dids, ids = append(dids, language.Literal{S: m, Is: dict.DID}), append(ids, dict.ID(page[i]))
 		}
-		return describe(reader(v.View, ids), dids)
+		l := reader(v.View, ids)
+		if part := v.Sampled(); part != "" {
+			l.bound = &evidence.Missing{Reason: "some blocks by lists are missing, also from the total: " + part}
+		}
+		return describe(l, dids)
 	})
 }
 

@@ -325,9 +325,7 @@ func TestProof(t *testing.T) {
 	newest := time.Now().UTC().Add(time.Second).Format(time.RFC3339)
 	var b batch.Batch
 	b.Seen(4, []byte(newest))
-	if err := w.store.Apply(t.Context(), "memory", &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.store.Apply(t.Context(), "memory", &b))
 	whole := proof{Oldest: "roster", Accounts: "everybody", Sources: []string{"memory", "stream"}}
 	all := map[string]proof{
 		"query?set=members(" + a[0] + ")":                                                          {Accounts: 0.0},

@@ -204,12 +204,12 @@ class GetBacklinksOutput(TypedDict):
     #: null on the last page.
     cursor: Optional[str]
     records: List[GetBacklinksLinkRecord]
-    #: The number of accounts with such a record, on all pages.
+    #: The number of accounts with such a record, on all pages; in a collection that the server added, of records, unless more than 10,000 accounts have one.
     total: int
 
 
 class GetBacklinksCountOutput(TypedDict):
-    """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes."""
+    """Counts the accounts that link to a subject. In a collection that the server added, it counts their records, unless more than 10,000 accounts have one. This is Constellation's method, for the collections that this server indexes."""
 
     total: int
 
@@ -393,7 +393,11 @@ class GetBlocksOutput(_GetBlocksOutput, total=False):
     missing: Missing
     #: Why the answer may be incomplete.
     reason: str
-    #: The exact number of accounts on all pages. Absent with others.
+    #: The part that skein read.
+    sample: str
+    #: True if there are so many blocks by lists that only a sample was read. The answer is then incomplete.
+    sampled: bool
+    #: The number of accounts on all pages, exact unless the answer is sampled. Absent with others.
     total: int
 
 
@@ -853,7 +857,7 @@ class Methods:
         return answer
 
     def get_backlinks_count(self, subject: str, source: str) -> GetBacklinksCountOutput:
-        """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes.
+        """Counts the accounts that link to a subject. In a collection that the server added, it counts their records, unless more than 10,000 accounts have one. This is Constellation's method, for the collections that this server indexes.
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
@@ -908,7 +912,7 @@ class Methods:
     def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it.
 
-        set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression: a single set such as likers(at://…), a union or atleast of such sets, or an intersect, except, sample or by of one that comes first. It fails if the records of more than 200,000 members must be read. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
@@ -944,7 +948,7 @@ class Methods:
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; of more than 20,000 members (1,000 by lists, listed, replies and quotes), a sample.
         proof: Return what proves that the answer is complete.
         """
         answer: ListOutput = self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})
@@ -1073,7 +1077,7 @@ class AsyncMethods:
         return answer
 
     async def get_backlinks_count(self, subject: str, source: str) -> GetBacklinksCountOutput:
-        """Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes.
+        """Counts the accounts that link to a subject. In a collection that the server added, it counts their records, unless more than 10,000 accounts have one. This is Constellation's method, for the collections that this server indexes.
 
         subject: The DID or AT URI that the links lead to.
         source: A collection and a path in its records, such as app.bsky.feed.like:subject.uri.
@@ -1128,7 +1132,7 @@ class AsyncMethods:
     async def histogram(self, set_: str, *, bucket: Duration | None = None, names: bool | None = None, since: Time | None = None, until: Time | None = None) -> HistogramOutput:
         """Counts the members of a set by time, such as the likes of a post by the hour. How many followers did A gain a day? set=followers(A), bucket=1d. The time of a member is that of the record that makes it a member, as list shows it.
 
-        set_: A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token.
+        set_: A set expression: a single set such as likers(at://…), a union or atleast of such sets, or an intersect, except, sample or by of one that comes first. It fails if the records of more than 200,000 members must be read. $viewer stands for the DID of the account in the service auth token.
         bucket: The length of a bucket: whole seconds from 1m to 30d, such as 15m, 1h or 7d. Buckets start at whole multiples of it after 1970-01-01T00:00:00Z. If absent, the server chooses 1m, 5m, 15m, 1h, 6h, 1d, 7d or 30d.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
         since: Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d.
@@ -1164,7 +1168,7 @@ class AsyncMethods:
         cursor: The cursor of the previous page of the same set in the same order.
         exact: Fail instead of sorting or ranking a sample.
         names: Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds.
-        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members.
+        order: newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; of more than 20,000 members (1,000 by lists, listed, replies and quotes), a sample.
         proof: Return what proves that the answer is complete.
         """
         answer: ListOutput = await self._call("blue.skein.graph.list", {"set": set_, "cursor": cursor, "exact": exact, "limit": limit, "names": names, "order": order, "proof": proof})

@@ -139,7 +139,7 @@ export interface GetBacklinksOutput {
   /** null on the last page. */
   cursor: string | null;
   records: GetBacklinksLinkRecord[];
-  /** The number of accounts with such a record, on all pages. */
+  /** The number of accounts with such a record, on all pages; in a collection that the server added, of records, unless more than 10,000 accounts have one. */
   total: number;
 }
 
@@ -330,7 +330,11 @@ export interface GetBlocksOutput {
   missing?: Missing;
   /** Why the answer may be incomplete. */
   reason?: string;
-  /** The exact number of accounts on all pages. Absent with others. */
+  /** The part that skein read. */
+  sample?: string;
+  /** True if there are so many blocks by lists that only a sample was read. The answer is then incomplete. */
+  sampled?: boolean;
+  /** The number of accounts on all pages, exact unless the answer is sampled. Absent with others. */
   total?: number;
 }
 
@@ -443,7 +447,7 @@ export interface HistogramParams {
   bucket?: string;
   /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
   names?: boolean;
-  /** A set expression: a single set such as likers(at://…), or intersect, except or sample of one that comes first; at most 200,000 members. $viewer stands for the DID of the account in the service auth token. */
+  /** A set expression: a single set such as likers(at://…), a union or atleast of such sets, or an intersect, except, sample or by of one that comes first. It fails if the records of more than 200,000 members must be read. $viewer stands for the DID of the account in the service auth token. */
   set: string;
   /** Count only records at or after this time: RFC 3339, a date, or an age such as 24h or 7d. */
   since?: string | Date;
@@ -561,7 +565,7 @@ export interface ListParams {
   limit?: number;
   /** Return the handles of the accounts, and of the authors of the records, that are known or can be looked up within two seconds. */
   names?: boolean;
-  /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; at most 20,000 members. */
+  /** newest (default) or oldest: by the times of the records, those without a time or dated ahead of now last; the set must be a single one, a union or atleast of such sets, each of whose members then has the newest of its records, or an intersect, except, sample or by of one that comes first. created: records by the times in their own keys, the newest first. id: a stable order without times, the default of other expressions. size(NAME): by the number of members of each member's own set, such as size(followers), the largest first; of more than 20,000 members (1,000 by lists, listed, replies and quotes), a sample. */
   order?: 'newest' | 'oldest' | 'created' | 'id' | (string & {});
   /** Return what proves that the answer is complete. */
   proof?: boolean;
@@ -839,7 +843,7 @@ export class Methods {
     return this.call('blue.microcosm.links.getBacklinks', params, options) as Promise<GetBacklinksOutput>;
   }
 
-  /** Counts the accounts that link to a subject. This is Constellation's method, for the collections that this server indexes. */
+  /** Counts the accounts that link to a subject. In a collection that the server added, it counts their records, unless more than 10,000 accounts have one. This is Constellation's method, for the collections that this server indexes. */
   getBacklinksCount(params: GetBacklinksCountParams, options?: CallOptions): Promise<GetBacklinksCountOutput> {
     return this.call('blue.microcosm.links.getBacklinksCount', params, options) as Promise<GetBacklinksCountOutput>;
   }
