@@ -136,7 +136,7 @@ func actors(sn *ask.View, k kinds.Kind, subject dict.ID) (sets.Set, error) {
 		err = fmt.Errorf("set %d of %d: in parts it is %v, whole %v", k, subject, part.List(nil), all.List(nil))
 	}
 	for _, id := range all.List(nil) {
-		if has, herr := sn.HasEdge(k, dict.ID(id), subject); herr != nil || !has {
+		if has, herr := sn.HasEdge(k, dict.ID(id), subject, ask.Window{}); herr != nil || !has {
 			err = errors.Join(err, herr, fmt.Errorf("%d is in set %d of %d, HasEdge says no", id, k, subject))
 		}
 	}

@@ -184,7 +184,7 @@ func edgesBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (other
 		if inward {
 			actor, subject = other, ids[0]
 		}
-		has, err := sn.HasEdge(k.Kind, actor, subject)
+		has, err := sn.HasEdge(k.Kind, actor, subject, ask.Window{})
 		if err != nil {
 			return nil, err
 		}

@@ -240,7 +240,7 @@ func eachRecord(s *graph.View, k *kinds.Info, actor dict.ID, each func(rkey, sub
 		err = s.Strings(k.To.Is(), ids[:min(len(ids), 1000)], func(i int, subject []byte) (err error) {
 			isInSet := true
 			if k.HasSets() {
-				isInSet, err = s.HasEdge(k.Kind, actor, ids[i])
+				isInSet, err = s.HasEdge(k.Kind, actor, ids[i], graph.Window{})
 			}
 			each(rkeys[i], subject, isInSet)
 			return err

@@ -59,7 +59,7 @@ func (s *state) BeginActors(k kinds.Kind, subject dict.ID) {
 	}
 }
 
-// BeginEdge begins the first read of HasEdgeIn, and the second of a set that is known to have leaves.
+// BeginEdge begins the first read of HasEdge, and the second of a set that is known to have leaves.
 func (s *state) BeginEdge(k kinds.Kind, actor, subject dict.ID, w Window) {
 	p, ok := kv.Ahead(s.r)
 	switch {

@@ -107,38 +107,22 @@ func (s *edges) Dates(k kinds.Kind, subject dict.ID, wanted *DateRange, each fun
 	return read.Dates(s.r, s.source.Layout, k, subject, wanted, each)
 }
 
-// HasEdgeIn reports whether a record of actor in a window names subject, even if either account
-// is hidden.
-func (s *edges) HasEdgeIn(k kinds.Kind, actor, subject dict.ID, w Window) (found bool, err error) {
-	if w.All() {
-		return s.HasEdge(k, actor, subject)
-	}
-	if actor == dict.None || subject == dict.None {
-		return false, nil
-	}
-	err = read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { return id == subject }, func(*format.Record) bool {
-		found = true
-		return false
-	})
-	return found, err
-}
-
-// HasEdge reports whether a record of actor names subject, even if either account is hidden.
-func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID) (bool, error) {
-	if actor == dict.None || subject == dict.None {
-		return false, nil
-	}
-	if k.IsSelf() {
-		has := false
-		err := s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { has = author == actor; return nil })
+// HasEdge reports whether a record of actor in a window names subject, even if either account is hidden.
+func (s *edges) HasEdge(k kinds.Kind, actor, subject dict.ID, w Window) (has bool, err error) {
+	switch {
+	case actor == dict.None || subject == dict.None:
+	case !w.All():
+		err = read.RecordsNaming(s.r, k, actor, w, func(id dict.ID) bool { return id == subject }, func(*format.Record) bool { has = true; return false })
+	case k.IsSelf():
+		err = s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { has = author == actor; return nil })
 		if errors.Is(err, intern.ErrNoString) { // the record is newer than this state
 			err = nil
 		}
-		return has, err
-	}
-	_, has, below, err := read.Date(s.r, s.source.Layout, k, subject, actor)
-	if below {
-		s.source.sets.hasLeaves(k, subject, true)
+	default:
+		var below bool
+		if _, has, below, err = read.Date(s.r, s.source.Layout, k, subject, actor); below {
+			s.source.sets.hasLeaves(k, subject, true)
+		}
 	}
 	return has, err
 }

@@ -71,7 +71,7 @@ func TestEndsOfTime(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				has, err := sn.HasEdgeIn(1, ids.ID(x), ids.ID(y), w.window)
+				has, err := sn.HasEdge(1, ids.ID(x), ids.ID(y), w.window)
 				if err != nil {
 					return err
 				}

@@ -50,9 +50,9 @@ func (v *Evaluation) has(n *language.Node, x language.Literal, id dict.ID) (bool
 		if v.View.IsHidden(actor) {
 			return false, nil
 		}
-		return v.View.HasEdgeIn(n.Kind, actor, id, Within(n.Window))
+		return v.View.HasEdge(n.Kind, actor, id, Within(n.Window))
 	case language.OpReverse:
-		return v.View.HasEdgeIn(n.Kind, id, v.IDs[n.Of], Within(n.Window))
+		return v.View.HasEdge(n.Kind, id, v.IDs[n.Of], Within(n.Window))
 	case language.OpMembers:
 		return slices.Contains(v.Expr.Strings[n.First:n.End], x), nil
 	case language.OpListed, language.OpLists, language.OpRank, language.OpBlend, language.OpSample, language.OpAuthors, language.OpBy:

@@ -125,7 +125,7 @@ func (at *state) inLeaf(l algebra.Leaf, ids sets.Set) (in sets.Set, err error) {
 		for id := range ids.All() {
 			is, isKnown := known[id]
 			if !isKnown {
-				if is, err = at.sn.HasEdge(l.Kind, l.Of, dict.ID(id)); err != nil {
+				if is, err = at.sn.HasEdge(l.Kind, l.Of, dict.ID(id), ask.Window{}); err != nil {
 					return in, err
 				}
 				known[id] = is
