@@ -92,7 +92,8 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 		return nil, err
 	}
 	direction := q.Values.Get("direction")
-	if direction != blocking && direction != blockedBy {
+	w, ok := map[string]way{blocking: outward, blockedBy: inward}[direction]
+	if !ok {
 		return nil, xrpc.Invalid("parameter direction is %q; it must be %s or %s", language.Brief(direction), blocking, blockedBy)
 	}
 	limit := q.Integer("limit", 1, maxBlocks, 50)
@@ -115,7 +116,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 	}
 	out := blocksAnswer{Actor: actor[0].S}
 	reader := func(sn *ask.View, ids []dict.ID) *listBlocks {
-		return newListBlocks(ctx, sn, q.Work, ids, direction == blockedBy)
+		return newListBlocks(ctx, sn, q.Work, ids, w)
 	}
 	describe := func(l *listBlocks, dids []language.Literal) (err error) {
 		out.Blocks, err = l.describe(dids)
@@ -130,7 +131,7 @@ func getBlocks(ctx context.Context, q *call) (any, error) {
 			}
 			l := reader(sn, ids)
 			from, to := 0, 1 // the accounts whose records say it
-			if direction == blockedBy {
+			if w == inward {
 				from, to = 1, len(dids)
 			}
 			err = q.rests(sn, &out.caveats, func(cl *claim) error {
@@ -180,23 +181,23 @@ type match struct {
 	item  ask.ShownRecord
 }
 
-// between returns how the account blocks the others, and how they block it, by the direction (inward or not) and the other.
-func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
-	all, direct := map[bool]map[dict.ID]*block{false: {}, true: {}}, map[bool][]dict.ID{}
-	at := func(inward bool, other dict.ID) *block {
-		if all[inward][other] == nil {
-			all[inward][other] = &block{}
+// between returns how the account blocks the others, and how they block it, by the way and the other.
+func (l *listBlocks) between() (all [2]map[dict.ID]*block, err error) {
+	all = [2]map[dict.ID]*block{{}, {}}
+	at := func(w way, other dict.ID) *block {
+		if all[w][other] == nil {
+			all[w][other] = &block{}
 		}
-		return all[inward][other]
+		return all[w][other]
 	}
-	var err error
-	for _, inward := range l.ways {
-		if direct[inward], err = edgesBetween(l.View, blockKind, l.ids, inward); err != nil {
-			return nil, err
+	var direct [2][]dict.ID
+	for _, w := range l.ways {
+		if direct[w], err = l.edgesBetween(blockKind, w); err != nil {
+			return all, err
 		}
 	}
-	err = l.find(func(inward bool, other, id dict.ID, list *blockedList, shown *ask.ShownRecord, item ask.Path) {
-		b := at(inward, other)
+	err = l.find(func(w way, other, id dict.ID, list *blockedList, shown *ask.ShownRecord, item ask.Path) {
+		b := at(w, other)
 		if p, ok := shown.Path(); ok {
 			b.lowest.Offer(p, ask.Timeless) // keeps the lowest key
 		}
@@ -215,10 +216,10 @@ func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
 		}
 		m.item.Offer(item, ask.Timeless) // the subject is an account
 	})
-	for _, inward := range l.ways {
-		records, failed := recordsBetween(l.View, blockKind, l.ids[0], direct[inward], inward)
+	for _, w := range l.ways {
+		records, failed := l.recordsBetween(blockKind, direct[w], w)
 		for other, p := range records {
-			b := at(inward, other)
+			b := at(w, other)
 			b.direct, b.isDirect = p, true
 		}
 		err = errors.Join(err, failed)
@@ -229,20 +230,20 @@ func (l *listBlocks) between() (map[bool]map[dict.ID]*block, error) {
 // describe returns the blocks of a direction between the first of dids, the actor, and each of the others, in their
 // order, without those between which there is none.
 func (l *listBlocks) describe(dids []language.Literal) ([]accountBlock, error) {
-	described, inward := []accountBlock{}, l.ways[0]
+	described, w := []accountBlock{}, l.ways[0]
 	all, err := l.between()
 	if err == nil {
-		err = l.name(all[inward])
+		err = l.name(all[w])
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i, id := range l.ids[1:] {
-		b, blocker := all[inward][id], dids[0].S
+		b, blocker := all[w][id], dids[0].S
 		if b == nil || id == dict.None {
 			continue
 		}
-		if inward {
+		if w == inward {
 			blocker = dids[i+1].S
 		}
 		one := accountBlock{DID: dids[i+1].S, Lists: listMatches(blocker, b.lists), MoreLists: b.more}

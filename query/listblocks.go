@@ -32,12 +32,20 @@ const (
 // errListBound ends the reading of lists at a bound.
 var errListBound = errors.New("query: more lists than one query may read")
 
+// A way is a direction of follows and blocks.
+type way int
+
+const (
+	outward way = iota // by the account
+	inward             // by the others
+)
+
 // listBlocks reads the blocks between an account and others, with the listblocks and list items behind them.
 type listBlocks struct {
 	*algebra.Reader
 
 	ids  []dict.ID // the account, then the others; None for hidden ones, and for all if nobody is left on a side
-	ways []bool    // the directions to read: false for blocks by the account, true for those by the others
+	ways []way     // to read
 
 	blocks, items int               // that may still be read
 	bound         *evidence.Missing // a bound was reached
@@ -45,11 +53,11 @@ type listBlocks struct {
 }
 
 // newListBlocks begins the first reads of between.
-func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.ID, ways ...bool) *listBlocks {
+func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.ID, ways ...way) *listBlocks {
 	l := &listBlocks{Reader: algebra.NewReader(ctx, sn, w), ids: slices.Clone(ids), ways: ways, blocks: maxListBlocks, items: maxListItems}
 	hidden := 0
 	for i, id := range ids {
-		if sn.IsHidden(id) && (i > 0 || !ways[0]) { // others may block a hidden account
+		if sn.IsHidden(id) && (i > 0 || ways[0] == outward) { // others may block a hidden account
 			if l.ids[i] = dict.None; i == 0 {
 				hidden = len(ids)
 			}
@@ -59,9 +67,9 @@ func newListBlocks(ctx context.Context, sn *ask.View, w *xrpc.Work, ids []dict.I
 	if hidden >= len(ids)-1 {
 		clear(l.ids)
 	}
-	for _, inward := range ways {
-		beginBetween(sn, blockKind, l.ids, inward)
-		blockers, _ := ends(l.ids, inward)
+	for _, w := range ways {
+		l.beginBetween(blockKind, w)
+		blockers, _ := l.ends(w)
 		for _, id := range blockers {
 			sn.BeginRecords(listBlock.Kind, id)
 		}
@@ -92,15 +100,14 @@ type blockedList struct {
 	blocks map[dict.ID]*ask.ShownRecord // the listblocks that are shown, by the account that blocks
 }
 
-// A byList is called for each list item by which the account blocks another one, or the other one blocks it if inward is set, with
-// the listblock.
-type byList func(inward bool, other, list dict.ID, of *blockedList, block *ask.ShownRecord, item ask.Path)
+// A byList is called for each list item by which the account blocks another one, or the other one blocks it, with the listblock.
+type byList func(w way, other, list dict.ID, of *blockedList, block *ask.ShownRecord, item ask.Path)
 
 // find finds the list items by which the account blocks the others, and by which they block it.
 func (l *listBlocks) find(found byList) error {
 	var blockers, listed []dict.ID
-	for _, inward := range l.ways {
-		from, to := ends(l.ids, inward)
+	for _, w := range l.ways {
+		from, to := l.ends(w)
 		blockers, listed = append(blockers, from...), append(listed, to...)
 	}
 	lists, err := l.blockedBy(blockers, listed)
@@ -150,13 +157,13 @@ func (l *listBlocks) find(found byList) error {
 		err := l.View.JoinedAmong(author, kinds.ListMember, kinds.ListItem, listed, ask.Window{}, func(item ask.Path, listed, id dict.ID) error {
 			if list := lists[id]; list != nil && list.author == author {
 				for blocker, block := range list.blocks {
-					for _, inward := range l.ways {
+					for _, w := range l.ways {
 						pair := [2]dict.ID{blocker, listed}
-						if inward {
+						if w == inward {
 							slices.Reverse(pair[:])
 						}
 						if pair[0] == l.ids[0] && slices.Contains(l.ids[1:], pair[1]) {
-							found(inward, pair[1], id, list, block, item)
+							found(w, pair[1], id, list, block, item)
 						}
 					}
 				}

@@ -67,10 +67,10 @@ func TestAbuseBlocksByLists(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l := newListBlocks(t.Context(), sn, nil, ids, false)
+		l := newListBlocks(t.Context(), sn, nil, ids, outward)
 		l.items = 10
 		found := 0
-		if err := l.find(func(bool, dict.ID, dict.ID, *blockedList, *ask.ShownRecord, ask.Path) { found++ }); err != nil {
+		if err := l.find(func(way, dict.ID, dict.ID, *blockedList, *ask.ShownRecord, ask.Path) { found++ }); err != nil {
 			return err
 		}
 		if found == 0 || found > 10 || !strings.Contains(l.bound.Error(), "items") {

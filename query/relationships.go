@@ -97,9 +97,9 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 			dids, known = append(dids, of[i]), append(known, ids[i])
 		}
 	}
-	l := newListBlocks(ctx, sn, q.Work, ids, false, true)
-	for _, inward := range l.ways {
-		beginBetween(sn, followKind, l.ids, inward)
+	l := newListBlocks(ctx, sn, q.Work, ids, outward, inward)
+	for _, w := range l.ways {
+		l.beginBetween(followKind, w)
 	}
 	err = q.rests(sn, &c, func(cl *claim) error {
 		return cl.own(dids, known, language.Window{}, followKind.Kind, blockKind.Kind, listBlock.Kind, kinds.ListItem, kinds.ListMember)
@@ -107,9 +107,9 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 	if ids = l.ids; err != nil || len(known) == 1 {
 		return c, err
 	}
-	following := map[bool][]dict.ID{}
-	for _, inward := range l.ways {
-		if following[inward], err = edgesBetween(sn, followKind, ids, inward); err != nil {
+	var following [2][]dict.ID
+	for _, w := range l.ways {
+		if following[w], err = l.edgesBetween(followKind, w); err != nil {
 			return c, err
 		}
 	}
@@ -117,22 +117,22 @@ func (q *call) relate(ctx context.Context, sn *ask.View, of []language.Literal, 
 	if err != nil {
 		return c, err
 	}
-	for _, inward := range l.ways {
-		follows, err := recordsBetween(sn, followKind, ids[0], following[inward], inward)
+	for _, w := range l.ways {
+		follows, err := l.recordsBetween(followKind, following[w], w)
 		if err != nil {
 			return c, err
 		}
 		for i, other := range ids[1:] {
 			r, did := &relationships[i], of[0].S
 			follow, block, byList := &r.Following, &r.Blocking, &r.BlockingByList
-			if inward {
+			if w == inward {
 				did = of[i+1].S
 				follow, block, byList = &r.FollowedBy, &r.BlockedBy, &r.BlockedByList
 			}
 			if p, ok := follows[other]; ok {
 				*follow = recordURI(did, followKind, p)
 			}
-			b := blocks[inward][other]
+			b := blocks[w][other]
 			if b == nil {
 				continue
 			}
@@ -158,46 +158,46 @@ func recordURI(did string, k kinds.Info, p ask.Path) string {
 	return "at://" + did + "/" + k.Collection + "/" + string(p.AppendRkey(nil))
 }
 
-// ends returns the actors and the subjects of edges from the first of ids to the others, or from the others to the first.
-func ends(ids []dict.ID, inward bool) (from, to []dict.ID) {
-	if inward {
-		return ids[1:], ids[:1]
+// ends returns the actors and the subjects of edges between the account and the others.
+func (l *listBlocks) ends(w way) (from, to []dict.ID) {
+	if w == inward {
+		return l.ids[1:], l.ids[:1]
 	}
-	return ids[:1], ids[1:]
+	return l.ids[:1], l.ids[1:]
 }
 
 // beginBetween begins the look-ups of edgesBetween.
-func beginBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) {
-	from, to := ends(ids, inward)
+func (l *listBlocks) beginBetween(k kinds.Info, w way) {
+	from, to := l.ends(w)
 	for _, actor := range from {
 		for _, subject := range to {
-			sn.BeginEdge(k.Kind, actor, subject, ask.Window{})
+			l.View.BeginEdge(k.Kind, actor, subject, ask.Window{})
 		}
 	}
 }
 
-// edgesBetween returns the others whom the first of ids names by records, or who name the first, and begins to read these
-// records. It looks the edges up in reverse sets: usually there is none, and then no record is read.
-func edgesBetween(sn *ask.View, k kinds.Info, ids []dict.ID, inward bool) (others []dict.ID, err error) {
-	for _, other := range ids[1:] {
-		actor, subject := ids[0], other
-		if inward {
-			actor, subject = other, ids[0]
+// edgesBetween returns the others whom the account names by records, or who name it, and begins to read these records. It looks
+// the edges up in reverse sets: usually there is none, and then no record is read.
+func (l *listBlocks) edgesBetween(k kinds.Info, w way) (others []dict.ID, err error) {
+	for _, other := range l.ids[1:] {
+		actor, subject := l.ids[0], other
+		if w == inward {
+			actor, subject = subject, actor
 		}
-		has, err := sn.HasEdge(k.Kind, actor, subject, ask.Window{})
+		has, err := l.View.HasEdge(k.Kind, actor, subject, ask.Window{})
 		if err != nil {
 			return nil, err
 		}
 		if has {
 			others = append(others, other)
-			sn.BeginRecords(k.Kind, actor)
+			l.View.BeginRecords(k.Kind, actor)
 		}
 	}
 	return others, nil
 }
 
-// recordsBetween returns the records of the edges that edgesBetween found between an account and others, by the other.
-func recordsBetween(sn *ask.View, k kinds.Info, id dict.ID, others []dict.ID, inward bool) (records map[dict.ID]ask.Path, err error) {
+// recordsBetween returns the records of the edges that edgesBetween found, by the other.
+func (l *listBlocks) recordsBetween(k kinds.Info, others []dict.ID, w way) (records map[dict.ID]ask.Path, err error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
@@ -207,8 +207,8 @@ func recordsBetween(sn *ask.View, k kinds.Info, id dict.ID, others []dict.ID, in
 		records[others[n]] = p
 		return nil
 	}
-	if inward {
-		return records, sn.RecordsTo(k.Kind, id, ask.Timeless, ask.Window{}, others, each)
+	if w == inward {
+		return records, l.View.RecordsTo(k.Kind, l.ids[0], ask.Timeless, ask.Window{}, others, each)
 	}
-	return records, sn.RecordsFrom(k.Kind, id, others, func(int) uint64 { return ask.Timeless }, ask.Window{}, each)
+	return records, l.View.RecordsFrom(k.Kind, l.ids[0], others, func(int) uint64 { return ask.Timeless }, ask.Window{}, each)
 }
