@@ -36,22 +36,12 @@ func (r *Reader) eachListed(l Leaf, spend func(accounts int) error, each func(id
 	if by == kinds.ListItem {
 		by = kinds.ListMember
 	}
-	t, err := r.OpenActors(by, l.Of)
-	if err != nil {
-		return err
+	set, err := r.leafSet(Leaf{Op: language.OpReverse, Kind: by, Of: l.Of})
+	if err == nil && set.Len() > MaxListers {
+		err = &LimitError{fmt.Sprintf("lists, and sets of the records that name something, such as quotes, read the records of every account that has such a record, and fail above %d accounts; here are %d", MaxListers, set.Len())}
 	}
-	set, err := r.All(t)
-	if err != nil {
-		return err
-	}
-	if set.Len() > MaxListers {
-		return &LimitError{fmt.Sprintf("lists, and sets of the records that name something, such as quotes, read the records of every account that has such a record, and fail above %d accounts; here are %d", MaxListers, set.Len())}
-	}
-	if spend != nil {
+	if err == nil && spend != nil {
 		err = spend(int(set.Len()))
-	}
-	if err == nil && set.Len() > sets.ListMax {
-		err = r.budget.Heavy()
 	}
 	if err != nil {
 		return err

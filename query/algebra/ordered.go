@@ -88,9 +88,8 @@ func (v *Evaluation) Records(n *language.Node, set sets.Set, after *Place, limit
 	}
 	placed, ahead := may.placed, may.ahead
 	for _, m := range records {
-		at := order.timeOf(m.Path)
-		ahead = ahead || at == ask.Timeless && m.Path.HasTime()
-		placed = append(placed, placedRecord{at, m, true})
+		ahead = ahead || order.IsAhead(m.Path)
+		placed = append(placed, placedRecord{order.timeOf(m.Path), m, true})
 	}
 	placed, last = order.page(placed, after, limit, ahead)
 	page, err = s.rest(placed)

@@ -17,11 +17,7 @@ func sampled(v *Evaluation, n *language.Node) (set sets.Set, err error) {
 	if set, err = v.Set(&n.Args[0]); err != nil {
 		return set, err
 	}
-	hidden := v.hiddenIn(n.Is)
-	if size := set.Len() - sets.AndLen(hidden, set); size > uint64(n.Least) {
-		set = lowest(set, hidden, n.Least, n.Seed, named(v, &n.Args[0]))
-	}
-	return set, nil
+	return lowest(set, v.hiddenIn(n.Is), n.Least, n.Seed, named(v, &n.Args[0])), nil
 }
 
 // named returns hashes of the strings that n names as members, by id. A sample uses these: such a string may have no id yet,

@@ -1,10 +1,8 @@
 package algebra
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -45,23 +43,17 @@ func (v *Evaluation) BySize(set sets.Set, via language.Via, after Place, limit i
 		}
 	}
 	all, _ := set.Page(0, math.MaxInt, v.Hidden())
-	page = make([]Sized, len(all))
+	placed := make([]placedRecord, len(all))
 	err = v.Sizes(via, IDs(all), func(i int, size uint64) error {
-		page[i] = Sized{dict.ID(all[i]), size}
+		placed[i].at, placed[i].ID = size, dict.ID(all[i])
 		return v.Ended.Err()
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	order := func(x, y Sized) int { return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(x.ID, y.ID)) }
-	slices.SortFunc(page, order)
-	if after.Begun {
-		at, _ := slices.BinarySearchFunc(page, Sized{after.ID, after.Micros}, func(x, y Sized) int { return cmp.Or(order(x, y), -1) })
-		page = page[at:]
-	}
-	if len(page) > limit {
-		end := page[limit-1]
-		page, last = page[:limit], &Place{Begun: true, Sorted: true, Micros: end.Size, ID: end.ID}
+	placed, last = Order{}.page(placed, &after, limit, false)
+	for _, m := range placed {
+		page = append(page, Sized{m.ID, m.at})
 	}
 	return page, last, nil
 }
