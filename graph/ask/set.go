@@ -29,12 +29,11 @@ type ActorSet struct {
 // Actors opens the set of accounts that have an edge to subject, such as its followers. A record itself has its author.
 func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 	t := &ActorSet{s: s.state}
-	if subject == dict.None {
-		t.whole = &t.row
+	t.whole = &t.row // unless there are leaves
+	switch {
+	case subject == dict.None:
 		return t, nil
-	}
-	if k.IsSelf() {
-		t.whole = &t.row
+	case k.IsSelf():
 		return t, s.Live(k, []dict.ID{subject}, func(_ int, author, _ dict.ID) error { t.row = sets.FromList([]uint64{uint64(author)}); return nil })
 	}
 	var err error
@@ -42,11 +41,9 @@ func (s *edges) Actors(k kinds.Kind, subject dict.ID) (*ActorSet, error) {
 		return nil, err
 	}
 	t.row, t.removed = sets.FromList(t.set.Members), sets.FromList(t.set.Removed)
-	if t.set.Generation == 0 {
-		t.whole = &t.row
-		return t, nil
+	if t.set.Generation > 0 {
+		t.whole = s.source.sets.changed(t)
 	}
-	t.whole = s.source.sets.changed(t)
 	return t, nil
 }
 

@@ -110,10 +110,6 @@ func (v *dictionary) form(ns dict.Namespace, form []byte) error {
 			}
 		} else {
 			s = dict.UnpackRaw(form)
-			if !v.valid(ns, s) {
-				v.broken("dictionary: %q is not valid in namespace %s", s, ns)
-				return nil
-			}
 			if _, ok := dict.SplitURI(s); !ok {
 				again = dict.AppendRaw(nil, ns, s)
 			}

@@ -194,15 +194,12 @@ func parseSource(words *language.Vocabulary, text string) (s source, err error) 
 	return source{text: text, ranked: e.Root.Rank != nil}, err
 }
 
-// resolve replaces $viewer by the viewer's DID, and handles as next does.
-func (f feed) resolve(next func([]language.Literal, func(int) string) error) func([]language.Literal, func(int) string) error {
-	return func(list []language.Literal, where func(int) string) error {
-		for i := range list {
-			if list[i].Handle == language.ViewerName {
-				list[i].Resolve(f.did)
-			}
+// nameViewer replaces $viewer by the viewer's DID.
+func (f feed) nameViewer(list []language.Literal) {
+	for i := range list {
+		if list[i].Handle == language.ViewerName {
+			list[i].Resolve(f.did)
 		}
-		return next(list, where)
 	}
 }
 

@@ -48,7 +48,8 @@ func (f feed) page(ctx context.Context, q xrpc.Query, at place, limit int, first
 	exprs := make([]*language.Expr, len(f.sources))
 	for i, s := range f.sources {
 		if exprs[i], err = q.Words.ParseAlone(s.text, language.MaxExpr, time.UnixMicro(int64(at.micros))); err == nil {
-			err = f.resolve(q.Resolve)(exprs[i].Strings, func(int) string { return "feed " + f.name + ": " })
+			f.nameViewer(exprs[i].Strings)
+			err = q.Resolve(exprs[i].Strings, func(int) string { return "feed " + f.name + ": " })
 		}
 		if err != nil {
 			return nil, nil, err

@@ -95,14 +95,11 @@ func unknownParameter(m *Method, name string) error {
 }
 
 // Set parses the parameter set.
-func (q *Query) Set() (*language.Expr, error) { return q.ExprAt("set", time.Now()) }
-
-// ExprAt parses the set expression in a parameter, with ages counted back from now.
-func (q *Query) ExprAt(name string, now time.Time) (*language.Expr, error) {
-	if !q.Values.Has(name) {
-		return nil, Invalid("parameter %q is missing", name)
+func (q *Query) Set() (*language.Expr, error) {
+	if !q.Values.Has("set") {
+		return nil, Invalid("parameter %q is missing", "set")
 	}
-	return q.Parsed(name, q.Values.Get(name), now, q.Words.Parse)
+	return q.Parsed("set", q.Values.Get("set"), time.Now(), q.Words.Parse)
 }
 
 // Parsed parses an expression with parse, a method of Words. what names it in errors.

@@ -229,10 +229,10 @@ func TestQuotedValues(t *testing.T) {
 // errors of handles.
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "of: at position 0: expected a set", "follows(": "of: at position 8: follows(…) needs an argument", "frob(x)": `of: at position 0: "frob" is not a set`,
+		"": "set: at position 0: expected a set", "follows(": "set: at position 8: follows(…) needs an argument", "frob(x)": `set: at position 0: "frob" is not a set`,
 		strings.Repeat(" ", language.MaxExpr+1): "at most 16384 are allowed here, and 1048576 in a form",
 	} {
-		_, err := query(url.Values{"of": {text}}).ExprAt("of", noon)
+		_, err := query(url.Values{"set": {text}}).Set()
 		says(t, text, err, want)
 	}
 	_, err := query(nil).Set()
