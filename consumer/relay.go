@@ -134,11 +134,15 @@ func (c *Consumer) connect(ctx context.Context) error {
 	if closeErr := conn.Close(); closeErr != nil && err == nil {
 		err = closeErr
 	}
-	if errors.Is(err, errReused) {
+	isReused := errors.Is(err, errReused)
+	if !isReused && !errors.Is(err, errRestarted) && (!errors.Is(err, ErrRelay) || !strings.Contains(err.Error(), "FutureCursor")) {
+		return err
+	}
+	if failed := c.feed.drain(); failed != nil { // only the applying goroutine changes this source's cursor otherwise
+		return errors.Join(err, failed)
+	}
+	if isReused {
 		return c.reused(ctx, err)
 	}
-	if errors.Is(err, errRestarted) || errors.Is(err, ErrRelay) && strings.Contains(err.Error(), "FutureCursor") {
-		return c.futureCursor(ctx, err)
-	}
-	return err
+	return c.futureCursor(ctx, err)
 }

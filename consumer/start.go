@@ -119,9 +119,6 @@ func (c *Consumer) listen(ctx context.Context) error {
 // cursor: its sequence restarted, or it is another relay. The consumer never skips events on
 // its own, even once the new numbers have passed the cursor.
 func (c *Consumer) futureCursor(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // only the applying goroutine changes this source's cursor otherwise
-		return errors.Join(err, derr)
-	}
 	if serr := c.store.SetFuture(ctx, c.source); serr != nil {
 		return fmt.Errorf("%w: %w", errStore, serr)
 	}
@@ -138,14 +135,8 @@ const reusedBack = 5000
 // others: it reads the stream again from reusedBack events before the cursor, and treats the
 // numbers as those of a new sequence. The lost events are recorded as a gap.
 func (c *Consumer) reused(ctx context.Context, err error) error {
-	if derr := c.feed.drain(); derr != nil { // only the applying goroutine changes this source's cursor otherwise
-		return errors.Join(err, derr)
-	}
-	c.sequence.restarted = 0 // the gap below records it
-	stored, ok := c.store.Cursor(c.source)
-	if !ok {
-		return err
-	}
+	c.sequence.restarted = 0              // the gap below records it
+	stored, _ := c.store.Cursor(c.source) // its event was reused
 	gap := &batch.Gap{
 		After: stored.Seq, Since: stored.Time.UTC(), Reason: sequenceRestarted, Suspect: true,
 		Detail: "the relay lost its newest events and reused their numbers; reading the stream again from before them",

@@ -97,6 +97,7 @@ func New(o Options) (*Reader, error) {
 	o.Tries = cmp.Or(o.Tries, 12)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	r := &Reader{o: o, source: source, free: make(chan []byte, parallel)}
+	r.progress.Store(new(Progress))
 	r.client = &client{
 		base: strings.TrimPrefix(source, "archive "), key: o.Key, tries: o.Tries, delay: time.Second,
 		http: &http.Client{Transport: outward.Paced(outward.Named(&http.Transport{
@@ -116,13 +117,9 @@ func (r *Reader) Source() string { return r.source }
 
 // Progress returns how much of the archive was read. Any goroutine may call it.
 func (r *Reader) Progress() Progress {
-	p := r.progress.Load()
-	if p == nil {
-		return Progress{}
-	}
-	out := *p
-	out.Bytes = r.transferred.Load()
-	return out
+	p := *r.progress.Load()
+	p.Bytes = r.transferred.Load()
+	return p
 }
 
 // Run reads the archive to its end, starting at the stored cursor of the archive.

@@ -74,10 +74,8 @@ func (c *Consumer) newLabeler(name string, state graph.Labeler) *labeler {
 	return &labeler{c: c, log: c.o.Logger.With("labeler", name), name: name, state: state}
 }
 
-// storeError is an error of the store, which ends the Consumer.
-type storeError struct{ error }
-
-func (e storeError) Unwrap() error { return e.error }
+// errStore marks errors of the store, which end the Consumer.
+var errStore = errors.New("labels: the store failed")
 
 // run connects again and again until ctx ends. Its error is the store's.
 func (l *labeler) run(ctx context.Context) error {
@@ -91,8 +89,8 @@ func (l *labeler) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := l.state.Seq
 		err := l.read(ctx)
-		if failed, is := errors.AsType[storeError](err); is {
-			return failed.error
+		if errors.Is(err, errStore) {
+			return err
 		}
 		l.c.o.Metrics.connected(l.name, false)
 		if ctx.Err() != nil {
@@ -143,7 +141,7 @@ func (l *labeler) write(ctx context.Context, labels []batch.Label, after graph.L
 		after.Seen = now()
 	}
 	if err := l.c.store.ApplyLabels(ctx, time.Now(), labels, l.state, after); err != nil {
-		return storeError{err}
+		return fmt.Errorf("%w: %w", errStore, err)
 	}
 	l.state = after
 	l.c.o.Metrics.state(&after)

@@ -125,7 +125,7 @@ func (d *Decoder) Add(m *Message, b *batch.Batch) {
 	case m.Type != Commit && m.Type != Sync && m.Type != Account: // changes no edge
 	case !dict.ValidDID(m.DID):
 		d.drop(BadDID, nil)
-	case !d.takes(m):
+	case !d.Wants(m):
 	case m.Type == Commit:
 		d.commit(m, b)
 	case m.Type == Sync:
@@ -143,10 +143,6 @@ func (d *Decoder) Wants(m *Message) bool {
 	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.Part.of(m.DID))
 }
 
-func (d *Decoder) takes(m *Message) bool {
-	return (d.Owns == nil || d.Owns(m.DID)) && d.Part.wants(m, d.standing)
-}
-
 // mark marks the last event of the batch if its account is outside the Part.
 func (d *Decoder) mark(m *Message, b *batch.Batch) {
 	if d.standing != member {
@@ -160,7 +156,7 @@ func (d *Decoder) mark(m *Message, b *batch.Batch) {
 // account does not exist (NoKey): anybody can make up a DID.
 func (d *Decoder) Reject(m *Message, b *batch.Batch, r Reason) {
 	d.Drops, d.standing = d.Drops[:0], d.Part.of(m.DID)
-	if d.takes(m) {
+	if d.Wants(m) {
 		d.drop(r, nil)
 		if r != NoKey {
 			b.AddCommit(m.Seq, &batch.Commit{DID: m.DID, Refuted: true})

@@ -78,7 +78,7 @@ func Restore(ctx context.Context, t Target, o RestoreOptions) (err error) {
 		return fmt.Errorf("restore: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	r := &restorer{o: o, t: t, m: o.Manifest}
+	r := &restorer{RestoreOptions: o, t: t}
 	for _, step := range []func() error{r.begin, r.room, func() error { return r.fetch(ctx) }, r.finish} {
 		if err := step(); err != nil {
 			return fmt.Errorf("restore: %w", err)
@@ -88,38 +88,38 @@ func Restore(ctx context.Context, t Target, o RestoreOptions) (err error) {
 }
 
 type restorer struct {
-	o    RestoreOptions
+	RestoreOptions
+
 	t    Target
-	m    *Manifest
 	done atomic.Int64
 }
 
 // begin marks an empty folder, or finds that it holds the beginning of a restore. Of that, the files that
 // this backup lacks are removed.
 func (r *restorer) begin() error {
-	b, err := r.m.encode()
+	b, err := r.Manifest.encode()
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(r.o.Dir)
+	entries, err := os.ReadDir(r.Dir)
 	if err != nil {
 		return err
 	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lostFound || e.Name() == "LOCK" })
-	mark := filepath.Join(r.o.Dir, unfinished)
+	mark := filepath.Join(r.Dir, unfinished)
 	switch old, err := os.ReadFile(mark); {
 	case err == nil && bytes.Equal(old, b):
 		return nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case err != nil && len(entries) > 0:
-		return fmt.Errorf("%w: %s; restore into a folder that does not exist", ErrFolder, r.o.Dir)
+		return fmt.Errorf("%w: %s; restore into a folder that does not exist", ErrFolder, r.Dir)
 	}
 	for _, e := range entries {
-		if e.Name() == unfinished || slices.ContainsFunc(r.m.Files, func(f File) bool { return f.Name == e.Name() }) {
+		if e.Name() == unfinished || slices.ContainsFunc(r.Manifest.Files, func(f File) bool { return f.Name == e.Name() }) {
 			continue
 		}
-		if err := os.Remove(filepath.Join(r.o.Dir, e.Name())); err != nil {
+		if err := os.Remove(filepath.Join(r.Dir, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -128,23 +128,23 @@ func (r *restorer) begin() error {
 		return err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close(), syncFolder(r.o.Dir))
+	return errors.Join(err, f.Sync(), f.Close(), syncFolder(r.Dir))
 }
 
 // room checks that there is space for the files.
 func (r *restorer) room() error {
-	du, err := vfs.Default.GetDiskUsage(r.o.Dir)
+	du, err := vfs.Default.GetDiskUsage(r.Dir)
 	if err != nil {
 		return nil //nolint:nilerr // then the disk will say so
 	}
-	free, need := int64(du.AvailBytes), r.m.Bytes()
-	for i := range r.m.Files {
-		if info, err := os.Stat(filepath.Join(r.o.Dir, r.m.Files[i].Name)); err == nil {
+	free, need := int64(du.AvailBytes), r.Manifest.Bytes()
+	for i := range r.Manifest.Files {
+		if info, err := os.Stat(filepath.Join(r.Dir, r.Manifest.Files[i].Name)); err == nil {
 			need -= info.Size()
 		}
 	}
 	if need > free {
-		return fmt.Errorf("%s has %s free, and the rest of the store needs %s", r.o.Dir, say.Bytes(free), say.Bytes(need))
+		return fmt.Errorf("%s has %s free, and the rest of the store needs %s", r.Dir, say.Bytes(free), say.Bytes(need))
 	}
 	return nil
 }
@@ -153,8 +153,8 @@ func (r *restorer) room() error {
 func (r *restorer) fetch(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
-	for i := range r.m.Files {
-		f := &r.m.Files[i]
+	for i := range r.Manifest.Files {
+		f := &r.Manifest.Files[i]
 		g.Go(func() error {
 			if err := r.file(ctx, f); err != nil {
 				return fmt.Errorf("%s (%s of %s): %w", f.Name, f.part(), r.t, err)
@@ -166,14 +166,14 @@ func (r *restorer) fetch(ctx context.Context) error {
 }
 
 func (r *restorer) tell(n int64) {
-	if done := r.done.Add(n); r.o.Progress != nil {
-		r.o.Progress(done, r.m.Bytes())
+	if done := r.done.Add(n); r.Progress != nil {
+		r.Progress(done, r.Manifest.Bytes())
 	}
 }
 
 // file restores a file, unless an earlier attempt has.
 func (r *restorer) file(ctx context.Context, f *File) error {
-	path := filepath.Join(r.o.Dir, f.Name)
+	path := filepath.Join(r.Dir, f.Name)
 	if info, err := os.Stat(path); err == nil && info.Size() == f.Size {
 		if sum, err := sumFile(ctx, path, nil); err == nil && sum == f.SHA256 {
 			r.tell(f.Size)
@@ -204,13 +204,13 @@ func (r *restorer) write(ctx context.Context, f *File, path string) error {
 
 // finish makes the folder a store.
 func (r *restorer) finish() error {
-	if err := syncFolder(r.o.Dir); err != nil {
+	if err := syncFolder(r.Dir); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(r.o.Dir, unfinished), filepath.Join(r.o.Dir, restored)); err != nil {
+	if err := os.Rename(filepath.Join(r.Dir, unfinished), filepath.Join(r.Dir, restored)); err != nil {
 		return err
 	}
-	return syncFolder(r.o.Dir)
+	return syncFolder(r.Dir)
 }
 
 // fetch reads the part of a file into w, and compares it with its size and hash. Damage is an ErrPart;
