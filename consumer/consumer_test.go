@@ -32,9 +32,7 @@ func open(t *testing.T) (*graph.Store, kv.Store) {
 	t.Helper()
 	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{})})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g, store
 }
 
@@ -62,17 +60,13 @@ func runTo(t *testing.T, g *graph.Store, o consumer.Options) *consumer.Consumer 
 	if err == nil {
 		err = c.Run(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
 func counts(t *testing.T, g *graph.Store) (c format.Counts) {
 	t.Helper()
-	if err := g.View(t.Context(), func(s *ask.View) (err error) { c, err = s.Counts(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.View(t.Context(), func(s *ask.View) (err error) { c, err = s.Counts(); return err }))
 	return c
 }
 
@@ -114,9 +108,7 @@ func TestJump(t *testing.T) {
 func TestNoEventNoCursor(t *testing.T) {
 	t.Parallel()
 	outdated, err := synth.ReadFrames("../testdata/pds/info-outdatedcursor.frames")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	zero, high := int64(0), int64(999_999_999)
 	for name, c := range map[string]struct {
 		cursor *int64
@@ -164,9 +156,7 @@ func TestSlowStoreIsNotSilence(t *testing.T) {
 		},
 	})
 	g, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	zero := int64(0)
 	runTo(t, g, consumer.Options{Relay: srv, Cursor: &zero, Idle: 400 * time.Millisecond, Watchdog: 800 * time.Millisecond})
 	if got := follows(t, g); got != n {
@@ -368,9 +358,7 @@ func TestFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.frames")
-			if err := os.WriteFile(path, c.file, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, c.file, 0o600))
 			g, _ := open(t)
 			cons, err := consumer.New(g, consumer.Options{Frames: path})
 			if err == nil {

@@ -40,9 +40,7 @@ func TestEventTimes(t *testing.T) {
 			if i > 20 && string(got) != string(text(at)) {
 				t.Fatalf("%s: event %d has time %s, but got %s", name, i, text(at), got)
 			}
-			if err := last.UnmarshalText(got); err != nil {
-				t.Fatal(err)
-			}
+			must(t, last.UnmarshalText(got))
 		}
 		since, known := e.began()
 		if d := since.Sub(began); !known || d < 0 || d > time.Minute {

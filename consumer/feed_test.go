@@ -84,9 +84,7 @@ func TestFeedAppliesAllOnce(t *testing.T) {
 			go func() { done <- f.run(t.Context(), a.apply, noIdle) }()
 			const n = 3000
 			for i := range n {
-				if err := f.add(note(format.Seq(i + 1))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, f.add(note(format.Seq(i+1))))
 				switch rng.IntN(50) {
 				case 0:
 					time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
@@ -103,9 +101,7 @@ func TestFeedAppliesAllOnce(t *testing.T) {
 			}
 			began := time.Now()
 			f.close()
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-done)
 			if took := time.Since(began); took > 2*a.takes+linger {
 				t.Errorf("the last events took %v, a write %v", took, a.takes)
 			}
@@ -141,9 +137,7 @@ func TestFeedLingers(t *testing.T) {
 			t.Errorf("a full batch waits: %d writes after %v", a.batches, time.Since(began))
 		}
 		f.close()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		inOrder(t, a.seqs, 10+batch.MaxNotes)
 	})
 }
@@ -234,9 +228,7 @@ func TestFeedWorksBetweenWrites(t *testing.T) {
 		for i := range 5 {
 			began := time.Now()
 			_ = f.add(note(format.Seq(i + 1)))
-			if err := f.drain(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.drain())
 			if took := time.Since(began); took > linger+20*time.Millisecond {
 				t.Errorf("event %d took %v", i+1, took)
 			}
@@ -260,9 +252,7 @@ func TestFeedClosesDuringWork(t *testing.T) {
 		go func() { done <- f.run(t.Context(), a.apply, endless) }()
 		_ = f.add(note(1))
 		f.close()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 		inOrder(t, a.seqs, 1)
 	})
 }

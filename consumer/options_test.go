@@ -28,9 +28,7 @@ func TestCursorOfAStoppedRun(t *testing.T) {
 	run(t, g, consumer.Options{}, follow(1, "a"), follow(2, "b"), follow(3, "c"), follow(4, "d"))
 	one := int64(1)
 	c, err := consumer.New(g, consumer.Options{Relay: "ws://memory", Cursor: &one, ForceCursor: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Run(ctx); err != nil || cursor(g, "memory") != 1 {
@@ -75,9 +73,7 @@ func TestCursorOptions(t *testing.T) {
 				run(t, g, consumer.Options{}, before...)
 			}
 			if c.future {
-				if err := g.SetFuture(t.Context(), "memory"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.SetFuture(t.Context(), "memory"))
 			}
 			o := consumer.Options{Relay: "ws://memory", Cursor: c.cursor, ForceCursor: c.force}
 			if c.err != "" {
@@ -127,9 +123,7 @@ func TestBadSources(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "missing.frames")
 	c, err := consumer.New(g, consumer.Options{Frames: missing})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := c.Run(t.Context()); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a file that is missing: %v", err)
 	}
@@ -146,9 +140,7 @@ func TestRateOfFile(t *testing.T) {
 	for seq := range int64(60) {
 		file = synth.AppendFrame(file, follow(seq+1, "r"+oracle.TID(uint64(seq))))
 	}
-	if err := os.WriteFile(path, file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, file, 0o600))
 	for _, rate := range []float64{100, 0} {
 		g, _ := open(t)
 		began := time.Now()
@@ -261,9 +253,7 @@ func TestHeardSince(t *testing.T) {
 	g, store = open(t)
 	hear(3*day, 3*day, 3*day)
 	g, err := graph.Open(t.Context(), store, graph.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hear(5*day, 5*day, 3*day)
 	hear(6*day, 7*day, 7*day)
 	seq++ // a run that ends at once after a hole: the next one knows when

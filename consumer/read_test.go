@@ -96,9 +96,7 @@ func TestBufferedConnKeepsBytes(t *testing.T) {
 				if errors.Is(err, io.EOF) {
 					break
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 			}
 			if !bytes.Equal(got.Bytes(), sent.Bytes()) {
 				t.Errorf("read %d bytes of %d, or others", got.Len(), sent.Len())
@@ -184,30 +182,25 @@ func FuzzParseRelay(f *testing.F) {
 
 // Packets that arrive while a bufferedConn gathers are read together, and a later one wakes the reader at once.
 func TestGatherWakes(t *testing.T) {
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(err)
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	client, err := net.Dial("tcp", l.Addr().String())
-	must(err)
+	must(t, err)
 	defer func() { _ = client.Close() }()
 	server, err := l.Accept()
-	must(err)
+	must(t, err)
 	defer func() { _ = server.Close() }()
 	c, p := newBufferedConn(client), make([]byte, 100)
-	must(client.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	must(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 	for i := range 5 {
 		for range 3 { // after the first read of all, they come while it gathers
 			_, err := server.Write([]byte("abc"))
-			must(err)
+			must(t, err)
 		}
 		for got := 0; got < 9; {
 			n, err := c.Read(p)
-			must(err)
+			must(t, err)
 			got += n
 		}
 		time.AfterFunc(2*gather, func() { _, _ = server.Write([]byte{byte(i)}) })

@@ -32,9 +32,7 @@ func consume(t *testing.T, g *graph.Store, o consumer.Options, most time.Duratio
 		o.MinBackoff = time.Millisecond
 	}
 	c, err := consumer.New(g, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), most)
 	defer cancel()
 	if done != nil {
@@ -45,16 +43,12 @@ func consume(t *testing.T, g *graph.Store, o consumer.Options, most time.Duratio
 			cancel()
 		}()
 	}
-	if err := c.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Run(ctx))
 }
 
 func gaps(t *testing.T, store kv.Store) (all []format.Gap) {
 	t.Helper()
-	if err := store.View(t.Context(), func(r kv.Reader) (err error) { all, err = read.Gaps(r); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, store.View(t.Context(), func(r kv.Reader) (err error) { all, err = read.Gaps(r); return err }))
 	return all
 }
 
@@ -150,9 +144,7 @@ func TestSourceChanged(t *testing.T) {
 	at := func(seq int64) time.Time {
 		t.Helper()
 		when, err := time.Parse(time.RFC3339, synth.Time(seq))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return when
 	}
 	zero := int64(0)
@@ -391,9 +383,7 @@ func TestRestartedSequence(t *testing.T) {
 			source := strings.TrimPrefix(srv, "http://")
 			if rewound {
 				to := map[bool]format.Seq{true: 0, false: 50}[strings.Contains(name, "start")]
-				if err := g.Rewind(t.Context(), source, to, false, nil); err != nil {
-					t.Fatal(err)
-				}
+				must(t, g.Rewind(t.Context(), source, to, false, nil))
 			}
 			var last consumer.Status
 			consume(t, g, consumer.Options{Relay: url, Source: source}, 2*time.Second, func(k *consumer.Consumer) bool {
@@ -414,9 +404,7 @@ func TestRestartedSequence(t *testing.T) {
 func TestDecidedStart(t *testing.T) {
 	g, store := open(t)
 	run(t, g, consumer.Options{}, follow(100, "a"))
-	if err := g.SetFuture(t.Context(), "memory"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.SetFuture(t.Context(), "memory"))
 	url := serve(t, relay.NewRecorded([][]byte{follow(101, "b"), follow(102, "c")}))
 	o := consumer.Options{Relay: url, Source: "memory", Cursor: new(int64), ForceCursor: true}
 	consume(t, g, o, 5*time.Second, func(k *consumer.Consumer) bool { return k.Status().Cursor == 102 })
@@ -462,9 +450,7 @@ func TestAbsurdFirstNumber(t *testing.T) {
 func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	var n atomic.Int64
 	go func() {
@@ -481,5 +467,13 @@ func TestBackoffGrows(t *testing.T) {
 	consume(t, g, consumer.Options{Relay: "ws://" + l.Addr().String(), MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Minute}, 2*time.Second, nil)
 	if n.Load() > 9 { // with a wait of 20 ms there would be 25
 		t.Errorf("%d requests", n.Load())
+	}
+}
+
+// must ends a test with an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

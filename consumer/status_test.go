@@ -37,9 +37,7 @@ func TestStatus(t *testing.T) {
 		Verifier: s,
 		Metrics:  consumer.NewMetrics(reg, func() consumer.Status { return c.Status() }),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	present := func(name string) bool {
 		n, err := testutil.GatherAndCount(reg, name)
 		return err == nil && n > 0

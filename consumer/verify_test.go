@@ -82,9 +82,7 @@ func deadLetters(t *testing.T, store kv.Store) (letters []format.DeadLetter) {
 		letters, err = read.DeadLetters(r)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return letters
 }
 
