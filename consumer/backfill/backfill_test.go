@@ -225,7 +225,7 @@ func (h *pds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": name})
 	}
 	switch {
-	case known && h.wrong != nil && h.wrong(w, r, a):
+	case (known || hasLeft) && h.wrong != nil && h.wrong(w, r, a):
 	case known && strings.HasSuffix(r.URL.Path, "getRepoStatus"):
 		writeJSON(w, map[string]any{"did": a.did, "active": a.active})
 	case hasLeft:

@@ -27,15 +27,13 @@ type comparer struct {
 	grower *grower // nil unless the store holds a part of the network
 }
 
-// A comparison reads the relay's list of repos, and queues those whose newest state the index
-// does not have: after a hole in the stream, and slowly once a week, because a relay that is
-// killed loses events without a hole.
+// A comparison reads the relay's list of repos, and queues those whose newest state the index does not have: after a hole in the
+// stream, and slowly once a week, because a relay that is killed loses events without a hole.
 //
-// A repo whose listed rev differs from the index is not queued at once, because the stream may
-// be about to bring the commit. The comparison checks it again after the stream has had time
-// for that, and only while everything that the relay sends is applied. A page whose revs are lower
-// may have been made before the stream brought later commits, so the comparison requests it again
-// before it believes that a repo was put back. It never compares a clock with a rev.
+// A repo whose listed rev differs from the index is not queued at once, because the stream may be about to bring the commit. The
+// comparison checks it again after the stream has had time for that: once everything that the relay sends is applied, or after
+// mostSettle. A page whose revs are lower may have been made before the stream brought later commits, so the comparison requests it
+// again before it believes that a repo was put back. It never compares a clock with a rev.
 type comparison struct {
 	slow     bool
 	noted    uint64           // number of holes at the start
@@ -59,8 +57,9 @@ type recheck struct {
 // slowPage is how long a slow comparison waits between two pages: five hours in all for forty million repos.
 const slowPage = 500 * time.Millisecond
 
-// mostRechecks bounds the waiting rechecks: reading the list waits when there are so many.
-const mostRechecks = 50_000
+// mostRechecks bounds the waiting rechecks: reading the list waits when there are so many, and mostSettle how long they wait for a stream
+// that never counts as live, because this machine's clock is fast or the relay always late.
+const mostRechecks, mostSettle = 50_000, time.Hour
 
 // holeEvery is how often to look for holes, unless Options.Settle is less.
 const holeEvery = 5 * time.Second
@@ -270,7 +269,7 @@ func (m *comparer) confirm(ctx context.Context, rechecks *[]recheck, all bool) e
 		for due < len(*rechecks) && time.Since((*rechecks)[due].since) >= m.o.Settle {
 			due++
 		}
-		if due == 0 || !m.o.Live() {
+		if due == 0 || !m.o.Live() && time.Since((*rechecks)[0].since) < mostSettle {
 			if !all {
 				return nil
 			}

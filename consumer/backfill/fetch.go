@@ -107,9 +107,8 @@ func (f *fetcher) reader() *repo.Reader {
 	return &repo.Reader{Kinds: f.o.Store.Kinds(), Memory: f.memory}
 }
 
-// Some repos lack the blocks of records; the reference PDS sends some imported repos like
-// that. If few blocks are missing and the repo has been sent like that trustAfter times, it
-// is accepted.
+// Some repos lack the blocks of records; the reference PDS sends some imported repos like that. If few blocks are missing and the
+// repo has been sent like that trustAfter times, it is accepted.
 const (
 	trustAfter = 3
 	tolerated  = 100
@@ -131,9 +130,6 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 			f.queue.done(j)
 			return
 		}
-		if why, ok := errors.AsType[*failure](err); ok && why.why == inactive && f.hasMoved(ctx, j) {
-			return
-		}
 		f.failed(ctx, j, err)
 		return
 	}
@@ -144,7 +140,10 @@ func (f *fetcher) fetch(ctx context.Context, j *job) {
 		return
 	}
 	if err != nil {
-		f.unfetched(ctx, j, err, asked != nil)
+		if why := failureOf(err); why.gone && asked != nil {
+			why.why = inactive
+		}
+		f.failed(ctx, j, err)
 		return
 	}
 	if j.tries >= trustAfter { // its host sends the repo like that every time
@@ -173,21 +172,6 @@ func (f *fetcher) askForRepo(ctx context.Context, j *job, r *repo.Reader) error 
 		}
 	}
 	return err
-}
-
-// unfetched handles a repo that its host did not send. isHidden says that the index hides the account.
-func (f *fetcher) unfetched(ctx context.Context, j *job, err error, isHidden bool) {
-	why := failureOf(err)
-	if why.gone && isHidden {
-		why.why = inactive
-	}
-	if (why.why == failNotFound || why.why == inactive) && f.hasMoved(ctx, j) {
-		return
-	}
-	if why.why == inactive {
-		f.setStatus(ctx, j.did, false)
-	}
-	f.failed(ctx, j, err)
 }
 
 var errNotQueued = errors.New("the repo has left the queue")
@@ -228,10 +212,12 @@ func (f *fetcher) askIfHidden(ctx context.Context, j *job) (hidden *graph.RepoSt
 // mostMoves is how often a repo may turn out to have moved during a fetch.
 const mostMoves = 3
 
-// hasMoved handles a repo that its host does not have, or reports as inactive. It reads the DID
-// document again, because the cached one may be from before a move. If the document names
-// another host, hasMoved queues the repo for that host, and reports true; also if nothing is known, because the document cannot be
-// read at present: then the repo waits.
+// mayHaveMoved are the failures of a host that may no longer be the account's.
+var mayHaveMoved = []string{failNotFound, inactive, failOlder, failUnsigned}
+
+// hasMoved handles a repo that its host failed to send. It reads the DID document again, because the cached one may be from before a
+// move, and an operator may have named the host. If the document names another host, hasMoved queues the repo for that host, and
+// reports true; also if nothing is known, because the document cannot be read at present: then the repo waits.
 func (f *fetcher) hasMoved(ctx context.Context, j *job) bool {
 	if j.moves >= mostMoves {
 		return false

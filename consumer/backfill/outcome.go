@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"skein.blue/internal/say"
@@ -55,9 +56,15 @@ func (f *fetcher) placed(ctx context.Context, j *job, o batch.Outcome, records i
 	f.queue.done(j)
 }
 
-// failed records that a repo was not fetched, and when to retry, if at all.
+// failed records that a repo was not fetched, and when to retry, if at all; unless its account has moved.
 func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 	why := failureOf(err)
+	if slices.Contains(mayHaveMoved, why.why) && f.hasMoved(ctx, j) {
+		return
+	}
+	if why.why == inactive {
+		f.setInactive(ctx, j.did)
+	}
 	f.o.Metrics.Failed.WithLabelValues(why.why).Inc()
 	if why.busy && f.queue.busy(j, why.wait) {
 		if held, ok := f.seldom.Allow("busy " + why.why); ok && why.why == failIdentity { // a directory that is down fails thousands of repos a second
@@ -85,7 +92,7 @@ func (f *fetcher) failed(ctx context.Context, j *job, err error) {
 	}
 	f.o.Metrics.Repos.WithLabelValues(givenUp).Inc()
 	if why.gone {
-		f.setStatus(ctx, j.did, false) // inactive, not deleted: only the stream says that
+		f.setInactive(ctx, j.did) // not deleted: only the stream says that
 	}
 	if held, ok := f.seldom.Allow(why.why); ok {
 		f.o.Logger.Warn("repo given up, its records are incomplete; skein resync retries", "did", j.did, "reason", why.why, "error", say.Short(why.err.Error()), "tries", row.Tries, "occurrences", held+1)
@@ -118,10 +125,10 @@ func (f *failure) note(r *graph.Resync, started uint64, o *Options) {
 // inactive is the outcome for an inactive account; it is not a failure. givenUp is that of a repo that is not retried.
 const inactive, givenUp = "inactive", "given_up"
 
-// setStatus records whether an account is active, as its host says.
-func (f *fetcher) setStatus(ctx context.Context, did string, isActive bool) {
+// setInactive records that an account is not active, as its host says.
+func (f *fetcher) setInactive(ctx context.Context, did string) {
 	var b batch.Batch
-	b.AddStatus([]byte(did), isActive)
+	b.AddStatus([]byte(did), false)
 	if err := f.o.Store.Apply(ctx, "", &b); err != nil && ctx.Err() == nil {
 		f.o.Logger.Error("writing the status of an account failed", "did", did, "error", err)
 	}

@@ -38,7 +38,7 @@ func TestRetries(t *testing.T) {
 		{"gone four times", &failure{why: failNotFound, err: io.EOF, gone: true}, 3, format.ResyncFailed, failNotFound, 0, true, false, 4},
 		{"no document four times", &failure{why: failNoDID, err: io.EOF}, 3, format.ResyncFailed, failNoDID, 0, false, false, 4},
 		{"too large", &failure{why: failTooLarge, err: io.EOF, final: true}, 0, format.ResyncFailed, failTooLarge, 0, false, false, 1},
-		{"inactive", &failure{why: inactive, err: io.EOF}, 5, format.ResyncInactive, "", 0, false, false, 0},
+		{"inactive", &failure{why: inactive, err: io.EOF}, 5, format.ResyncInactive, "", 0, true, false, 0},
 		{"an error without a class", io.ErrClosedPipe, 0, format.ResyncWaiting, failHost, time.Second, false, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,6 +50,7 @@ func TestRetries(t *testing.T) {
 			if j == nil || j.did != did {
 				t.Fatalf("the next job is %+v", j)
 			}
+			j.moves = mostMoves // it is not elsewhere
 			before := time.Now()
 			m.fetcher.failed(t.Context(), j, c.f)
 			row := rowOf(t, m, did)
@@ -148,7 +149,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 				must(t, m.o.Store.Apply(t.Context(), "stream", &b))
 			}
 			answer := &failure{why: inactive, err: io.EOF}
-			m.fetcher.setStatus(t.Context(), did, false) // as fetchOne does
+			j.moves = mostMoves // it is not elsewhere
 			m.fetcher.failed(t.Context(), j, answer)
 			row, next := rowOf(t, m, did), m.queue.sched.jobs[did]
 			_, parked := m.queue.sched.parked[did]
@@ -164,6 +165,7 @@ func TestAnnouncedDuringFetch(t *testing.T) {
 			if j, _, _ = m.queue.sched.next(time.Now().Add(time.Minute), [methods]bool{true, true}); j == nil {
 				t.Fatal("no job")
 			}
+			j.moves = mostMoves
 			m.fetcher.failed(t.Context(), j, answer)
 			if row := rowOf(t, m, did); row.State != format.ResyncInactive || m.queue.sched.jobs[did] != nil {
 				t.Errorf("nothing was announced since, but it is not parked: %+v", row)
