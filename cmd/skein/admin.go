@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
+	"skein.blue/internal/outward"
 )
 
 // admin is a running daemon, by the address of its admin listener and its token.
@@ -75,11 +77,7 @@ func (a *admin) open(ctx context.Context, method, path string, body io.Reader, i
 		return nil, err
 	}
 	if resp.StatusCode >= 300 {
-		var failure struct{ Error string }
-		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failure); err != nil || failure.Error == "" {
-			failure.Error = fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", a.address, resp.Status)
-		}
-		return nil, errors.Join(errors.New(failure.Error), resp.Body.Close())
+		return nil, errors.New(cmp.Or(outward.AnswerOf(resp).Name, fmt.Sprintf("%s answered %s; is --admin the admin address of skein serve?", a.address, resp.Status)))
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s did not answer as skein does; is --admin the admin address of skein serve? %w", a.address, err), resp.Body.Close())
@@ -87,18 +85,24 @@ func (a *admin) open(ctx context.Context, method, path string, body io.Reader, i
 	return resp.Body.Close, nil
 }
 
-// lend asks for a checkpoint of the daemon's store, which done removes.
-func (a *admin) lend(ctx context.Context) (c app.Checkpoint, done func() error, err error) {
+// lend asks for a checkpoint of the daemon's store. done removes it, and returns the error of reading it.
+func (a *admin) lend(ctx context.Context) (c app.Checkpoint, done func(error) error, err error) {
 	if err := a.read(); err != nil {
 		return c, nil, err
 	}
-	if done, err = a.open(ctx, http.MethodPost, "/checkpoint", strings.NewReader("{}"), &c); err != nil {
+	end, err := a.open(ctx, http.MethodPost, "/checkpoint", strings.NewReader("{}"), &c)
+	if err != nil {
 		return c, nil, err
 	}
 	if _, err := os.Stat(c.Folder); err != nil {
-		return c, nil, errors.Join(fmt.Errorf("the daemon's store cannot be read here; run the command on the daemon's machine, or in its container, as a user who may read the store: %w", err), done())
+		return c, nil, errors.Join(fmt.Errorf("the daemon's store cannot be read here; run the command on the daemon's machine, or in its container, as a user who may read the store: %w", err), end())
 	}
-	return c, done, nil
+	return c, func(err error) error {
+		if _, gone := os.Stat(c.Folder); err != nil && gone != nil {
+			err = errors.New("the daemon has stopped, and has removed the copy of its store that was being read; run the command again")
+		}
+		return errors.Join(err, end())
+	}, nil
 }
 
 // direct sends requests without a proxy.

@@ -108,7 +108,7 @@ func oneTarget(c *cli.Command) (string, error) {
 // backUp backs up the store of a running daemon, or one that no process has open.
 func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreOptions, j *app.BackupJob) (err error) {
 	var c app.Checkpoint
-	done := c.Remove
+	done := func(err error) error { return errors.Join(err, c.Remove()) }
 	if so.Store == "" {
 		c, done, err = a.lend(ctx)
 	} else {
@@ -117,7 +117,7 @@ func backUp(ctx context.Context, e *command.Environment, a *admin, so app.StoreO
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, done()) }()
+	defer func() { err = done(err) }()
 	p := e.Progress("bytes")
 	j.Progress = func(done, total int64) { p.Of(done, total, "backing up") }
 	start := time.Now()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"skein.blue/internal/backup"
+	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/harness"
 	"skein.blue/internal/sim/relay"
 )
@@ -130,7 +132,13 @@ func TestBackupCommands(t *testing.T) {
 	d := serveDaemon(t, nil, "--store", second, "--consume=false")
 	d.isTrue()
 	run(t, 0, "1 older backups removed", "backup", "--admin", d.admin, "--backup-keep", "1", to)
+	a := admin{address: d.admin}
+	_, done, err := a.lend(t.Context())
+	must(t, err)
 	d.stop()
+	if err := done(kv.ErrCorrupt); errors.Is(err, kv.ErrCorrupt) || !strings.Contains(err.Error(), "run the command again") {
+		t.Errorf("the daemon stopped while its store was read: %v", err)
+	}
 	run(t, 0, "no problems found in 1 backups", "verify", to)
 	at, _, _ := strings.Cut(run(t, 0, "at seq 2116", "restore", "--list", to), " ")
 	run(t, 0, "it has no signature", "restore", "--list", "--trust", "RWQ"+strings.Repeat("A", 53), to)

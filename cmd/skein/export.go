@@ -49,7 +49,7 @@ func exportCommand(e *command.Environment) *cli.Command {
 				if err2 != nil {
 					return err2
 				}
-				defer func() { err = errors.Join(err, done()) }()
+				defer func() { err = done(err) }()
 				so.Store = lent.Folder
 			}
 			o.Dir = c.Args().First()

@@ -44,8 +44,11 @@ type Checkpoint struct {
 	close func() error // the store, which stays locked; nil if it is open anyway
 }
 
-// Remove removes it.
+// Remove removes it: the folder at once, if it can, so that a reader of its files knows why they are gone.
 func (c *Checkpoint) Remove() error {
+	if gone := c.Folder + ".gone"; os.Rename(c.Folder, gone) == nil {
+		c.Folder = gone
+	}
 	if err := os.RemoveAll(c.Folder); err != nil {
 		return fmt.Errorf("removing a copy of the store: %w", err)
 	}
