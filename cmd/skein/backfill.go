@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -136,13 +138,13 @@ func (a *admin) backfill(ctx context.Context, e *command.Environment, p *past) e
 
 // begin makes the daemon begin to fetch what is named.
 func (a *admin) begin(ctx context.Context, p *past) error {
-	var st backfill.Status // decoding it proves that a skein answered
 	if len(p.dids) > 0 {
-		if err := a.post(ctx, "/resync", map[string]any{"dids": p.dids}, &st); err != nil || len(p.Hosts) == 0 {
+		answer := struct{ DIDs *[]string }{&p.dids} // instead of handles
+		if err := a.post(ctx, "/resync", map[string]any{"dids": p.dids}, &answer); err != nil || len(p.Hosts) == 0 {
 			return err
 		}
 	}
-	return a.post(ctx, "/backfill", p, &st)
+	return a.post(ctx, "/backfill", p, new(backfill.Status)) // decoding it proves that a skein answered
 }
 
 // car sends a file to the daemon.
@@ -185,12 +187,15 @@ func (a *admin) follow(ctx context.Context, e *command.Environment, p *past) err
 		switch {
 		case !st.Busy && how != "" && how != "ok":
 			return errors.New(how)
-		case !st.Busy && len(p.dids) > 0 && st.Waiting > 0:
-			return fmt.Errorf("%d repos have not been fetched yet; skein serve will retry them. For the reasons, see /resyncs on its admin listener", st.Waiting)
 		case !st.Busy:
 			bar.End()
-			fmt.Fprintf(e.Stdout, "done: %s\n", line)
-			return nil
+			if len(p.dids) > 0 {
+				err = a.inPlace(ctx, p.dids)
+			}
+			if err == nil {
+				fmt.Fprintf(e.Stdout, "done: %s\n", line)
+			}
+			return err
 		case e.Terminal():
 			bar.Of(done, all, line)
 		case time.Since(said) >= time.Minute:
@@ -199,6 +204,26 @@ func (a *admin) follow(ctx context.Context, e *command.Environment, p *past) err
 		}
 		_ = outward.Wait(ctx, every) // the status is asked for once more when ctx has ended
 	}
+}
+
+// inPlace returns an error unless the repos of some accounts are in place.
+func (a *admin) inPlace(ctx context.Context, dids []string) error {
+	resp, err := a.send(ctx, http.MethodGet, "/resyncs", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	missing, rows := 0, bufio.NewScanner(resp.Body)
+	for rows.Scan() {
+		var row struct{ DID string }
+		if err := json.Unmarshal(rows.Bytes(), &row); err != nil || slices.Contains(dids, row.DID) {
+			missing++
+		}
+	}
+	if err = rows.Err(); err == nil && missing > 0 {
+		err = fmt.Errorf("%d of %d repos are not in place; skein serve retries those that wait. For the reasons, see /resyncs on its admin listener", missing, len(dids))
+	}
+	return err
 }
 
 func backfillLine(st *backfill.Status) string {

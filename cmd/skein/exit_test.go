@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,8 +32,20 @@ func TestExitCodes(t *testing.T) {
 	}
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>hello") }))
 	defer stranger.Close()
+	const lost = "did:plc:bbbbbbbbbbbbbbbbbbbbbbbb"
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asked, _ := io.ReadAll(r.Body); r.URL.Path {
+		case "/resync":
+			fmt.Fprint(w, strings.ReplaceAll(string(asked), "@lost.example.com", lost))
+		case "/backfill":
+			fmt.Fprint(w, `{"waiting":5,"later":5}`)
+		case "/resyncs":
+			fmt.Fprint(w, `{"did":"did:plc:cccccccccccccccccccccccc"}`+"\n"+`{"did":"`+lost+`","state":"failed"}`)
+		}
+	}))
+	defer daemon.Close()
 	t.Setenv("SKEIN_RELAY", "ws://127.0.0.1:1") // --frames must ignore it
-	names := strings.NewReplacer("STORE", filepath.Join(dir, "store"), "DIR", dir, "FRAMES", plainPDS, "NOBODY", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "STRANGER", stranger.URL, "TRUST", "RWQ"+strings.Repeat("A", 53))
+	names := strings.NewReplacer("STORE", filepath.Join(dir, "store"), "DIR", dir, "FRAMES", plainPDS, "NOBODY", "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa", "STRANGER", stranger.URL, "DAEMON", daemon.URL, "TRUST", "RWQ"+strings.Repeat("A", 53))
 	for _, c := range []struct {
 		code int
 		want string
@@ -138,6 +151,8 @@ func TestExitCodes(t *testing.T) {
 		{1, "is skein serve running", "resync --admin http://127.0.0.1:1 NOBODY"},
 		{1, "no answer from a daemon at 127.0.0.1:1", "backfill --admin 127.0.0.1:1 --did @alice.example.com"},
 		{1, "not answer as skein", "backfill --admin STRANGER"},
+		{0, "done: ", "backfill --admin DAEMON --did NOBODY"},
+		{1, "1 of 2 repos", "backfill --admin DAEMON --did NOBODY --did @lost.example.com"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill all"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill archive"},
 		{64, "remove --repair=false", "serve --store DIR/never --backfill repos --repair=false"},

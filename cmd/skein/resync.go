@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"skein.blue/consumer/backfill"
 	"skein.blue/internal/command"
 )
 
@@ -27,8 +26,7 @@ func resyncCommand(e *command.Environment) *cli.Command {
 			if err := a.read(); err != nil {
 				return err
 			}
-			var st backfill.Status // decoding it proves that a skein answered
-			if err := a.post(ctx, "/resync", map[string]any{"dids": dids, "trustHost": trust}, &st); err != nil {
+			if err := a.post(ctx, "/resync", map[string]any{"dids": dids, "trustHost": trust}, new(struct{})); err != nil { // decoding proves that a skein answered
 				return err
 			}
 			fmt.Fprintf(e.Stdout, "%d queued\n", len(dids))

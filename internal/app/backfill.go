@@ -172,8 +172,7 @@ func (s *server) postResync(r *http.Request) (any, error) {
 			return nil, errors.New(name + " " + err.Error())
 		}
 	}
-	err := s.Backfill.Resync(r.Context(), batch.Cause{Reason: "operator", Trust: job.TrustHost}, job.DIDs...)
-	return s.Backfill.StatusNow(), err
+	return map[string]any{"dids": job.DIDs}, s.Backfill.Resync(r.Context(), batch.Cause{Reason: "operator", Trust: job.TrustHost}, job.DIDs...)
 }
 
 // CheckDID returns an error for a DID that no directory could resolve.
