@@ -124,6 +124,8 @@ func TestFullDisk(t *testing.T) {
 	if state := d.state(); state != "full" {
 		t.Errorf("started on a full disk: %s", state)
 	}
+	run(t, 1, "--min-free", "resync", "--admin", d.admin, "did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+	run(t, 1, "--min-free", "backup", "--admin", d.admin, t.TempDir())
 	f.empty(t)
 	eventually(t, 20*time.Second, "the daemon indexes once there is space", func() bool {
 		return strings.Count(d.log.String(), `"msg":"answering"`) == 2

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,7 @@ func refuse(w http.ResponseWriter, code int, err error) {
 func (s *server) post(code int, do func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.Backfill == nil {
-			refuse(w, http.StatusConflict, errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false"))
+			refuse(w, http.StatusConflict, cmp.Or(s.healthy(), errors.New("this daemon fetches no repos; it runs with --consume=false or --repair=false")))
 			return
 		}
 		// The server's deadlines are for strangers. A relay's list of hosts, a large repo and a

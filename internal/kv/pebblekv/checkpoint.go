@@ -30,11 +30,11 @@ func (s *Store) Checkpoint(ctx context.Context, dir string) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	if s.readOnly {
-		return fmt.Errorf("pebblekv: %s is open for reading only: it cannot be copied", s.fs.dir)
-	}
 	if full := s.fs.full(); full != nil { // the links keep tables that compactions would free
 		return full
+	}
+	if s.readOnly {
+		return fmt.Errorf("pebblekv: %s is open for reading only: it cannot be copied", s.fs.dir)
 	}
 	if flushed, err := s.db.AsyncFlush(); err == nil {
 		select {
