@@ -41,6 +41,8 @@ func TestExitCodes(t *testing.T) {
 			fmt.Fprint(w, `{"waiting":5,"later":5}`)
 		case "/resyncs":
 			fmt.Fprint(w, `{"did":"did:plc:cccccccccccccccccccccccc"}`+"\n"+`{"did":"`+lost+`","state":"failed"}`)
+		default:
+			http.NotFound(w, r)
 		}
 	}))
 	defer daemon.Close()
@@ -153,6 +155,9 @@ func TestExitCodes(t *testing.T) {
 		{1, "not answer as skein", "backfill --admin STRANGER"},
 		{0, "done: ", "backfill --admin DAEMON --did NOBODY"},
 		{1, "1 of 2 repos", "backfill --admin DAEMON --did NOBODY --did @lost.example.com"},
+		{64, "--server", "watch --server http://[ followers(NOBODY)"},
+		{1, "not an answer from skein", "watch --server STRANGER followers(NOBODY)"},
+		{1, "not an answer from skein", "watch --server DAEMON followers(NOBODY)"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill all"},
 		{64, "off, repos or archive=URL", "serve --store DIR/never --backfill archive"},
 		{64, "remove --repair=false", "serve --store DIR/never --backfill repos --repair=false"},

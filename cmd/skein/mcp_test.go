@@ -69,7 +69,7 @@ func TestMCP(t *testing.T) {
 		`{"id":11,"method":"tools/call","params":{"arguments":[],"name":"getStats"}}`:                `"id":11,"error":{"code":-32602,"message":"params.arguments must not be of type array"}`,
 		`[{"id":12,"method":"ping"}]`:                                                                `"id":null,"error":{"code":-32602,"message":"a message must not`,
 		`{"id":10,"method":"tools/call","params":{"name":"subscribe"}}`:                              `"code":-32602`, // a stream
-		call(`{}`): `"result":{"content":[{"text":"InvalidRequest: set: at position 0: there is no set; the resource skein://language describes expressions","type":"text"}],"isError":true}`,
+		call(`{}`): `"result":{"content":[{"text":"HTTP 400 InvalidRequest: set: at position 0: there is no set; the resource skein://language describes expressions","type":"text"}],"isError":true}`,
 		call(`{"set":["union(a,b)","2 \"x\""],"limit":1000000,"names":true,"with":null}`): `"structuredContent":{"got":["/xrpc/blue.skein.graph.overlap","` + strings.ReplaceAll(question, "&", `\u0026`) + `","own"]}`,
 	} {
 		var out bytes.Buffer

@@ -17,7 +17,6 @@ import (
 
 	"skein.blue/internal/app"
 	"skein.blue/internal/command"
-	"skein.blue/internal/outward"
 	"skein.blue/internal/say"
 	"skein.blue/query/rank"
 )
@@ -167,15 +166,8 @@ func (q *question) ask(ctx context.Context, out *printer, notes io.Writer, asker
 			q.params.Set("count", "true")
 		}
 		var a queryAnswer
-		err := asker.Ask(ctx, q.method, q.params, &a)
-		if refused, ok := errors.AsType[*app.AnswerError](err); ok && refused.Wait > 0 && refused.Wait <= time.Minute {
-			fmt.Fprintf(notes, "%v; continuing in %v\n", err, refused.Wait)
-			if err := outward.Wait(ctx, refused.Wait); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
+		waits := func(err error, wait time.Duration) { fmt.Fprintf(notes, "%v; continuing in %v\n", err, wait) }
+		if err := asker.Insist(ctx, q.method, q.params, &a, waits); err != nil {
 			return err
 		}
 		if a.Reason != "" && a.Reason != said {

@@ -22,17 +22,22 @@ type Asker struct {
 	Client    *http.Client
 }
 
-// An AnswerError is an error that a server answers with.
-type AnswerError struct {
-	Status int
-	Wait   time.Duration // what the server asks for, else 0
-	What   string
+// Insist is Ask, again after each wait of up to a minute that the server asks for, which waits receives.
+func (a *Asker) Insist(ctx context.Context, method string, params url.Values, v any, waits func(err error, wait time.Duration)) error {
+	for {
+		err := a.Ask(ctx, method, params, v)
+		busy, ok := errors.AsType[*outward.Answer](err)
+		if !ok || busy.After == 0 || busy.After > time.Minute {
+			return err
+		}
+		waits(err, busy.After)
+		if err := outward.Wait(ctx, busy.After); err != nil {
+			return err
+		}
+	}
 }
 
-// Error implements error.
-func (e *AnswerError) Error() string { return e.What }
-
-// Ask decodes the answer of a method, which may take a minute, into v.
+// Ask decodes the answer of a method, which may take a minute, into v. An error that the server answers with is an *outward.Answer.
 func (a *Asker) Ask(ctx context.Context, method string, params url.Values, v any) (err error) {
 	ctx, end := context.WithTimeout(ctx, time.Minute)
 	defer end()
@@ -71,19 +76,15 @@ func (a *Asker) open(ctx context.Context, method string, params url.Values) (*ht
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	defer func() { _ = resp.Body.Close() }()
-	var failed struct{ Error, Message string }
-	switch err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&failed); {
-	case err != nil && resp.StatusCode >= http.StatusBadRequest && resp.StatusCode != http.StatusNotFound: // a proxy's
-		failed.Error, failed.Message = req.URL.Host, "answered "+resp.Status
-	case err != nil:
+	answer := outward.AnswerOf(resp)
+	if answer.Name == "" && (answer.Code < http.StatusBadRequest || answer.Code == http.StatusNotFound) { // others may be a proxy's
 		return nil, notSkein(resp)
 	}
-	return nil, &AnswerError{resp.StatusCode, outward.RetryAfter(resp.Header, time.Now()), failed.Error + ": " + failed.Message}
+	return nil, answer
 }
 
 func notSkein(resp *http.Response) error {
-	return fmt.Errorf("%s answered %s, which is not an answer from skein; --server must be the address of the query API, not of the admin listener", resp.Request.URL.Host, resp.Status)
+	return stopError{fmt.Errorf("%s answered %s, which is not an answer from skein; --server must be the address of the query API, not of the admin listener", resp.Request.URL.Host, resp.Status)}
 }
 
 // local passes requests to a handler of this process.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"skein.blue/internal/outward"
@@ -86,17 +87,17 @@ func (w *LastingWatch) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // what failed, failed because of that
 		}
-		if _, stop := errors.AsType[stopError](err); stop && !w.Forever {
+		if _, stop := errors.AsType[stopError](err); (stop || errors.Is(err, ErrUsage)) && !w.Forever {
 			return err
 		}
 		if time.Since(begun) > time.Minute {
 			wait = time.Second
 		}
-		if answer, ok := errors.AsType[*AnswerError](err); ok {
-			if (answer.Status < 500 || answer.Status == http.StatusNotImplemented) && answer.Wait == 0 && !w.Forever {
+		if answer, ok := errors.AsType[*outward.Answer](err); ok {
+			if answer.IsFinal() && answer.After == 0 && !w.Forever {
 				return err
 			}
-			wait = max(wait, answer.Wait)
+			wait = max(wait, answer.After)
 		}
 		w.Failed(err, wait)
 		if outward.Wait(ctx, wait) != nil {
@@ -119,6 +120,9 @@ func (w *LastingWatch) follow(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return notSkein(resp)
+	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, longestRow)
 	for lines.Scan() {
@@ -133,7 +137,7 @@ func (w *LastingWatch) follow(ctx context.Context) error {
 				return notSkein(resp)
 			}
 			if m.Error != "" {
-				return &AnswerError{Status: http.StatusServiceUnavailable, What: m.Error + ": " + m.Why}
+				return &outward.Answer{Code: http.StatusServiceUnavailable, Name: m.Error, Message: m.Why}
 			}
 			if err := w.receive(ctx, &m.Message); err != nil {
 				return err
@@ -187,14 +191,7 @@ func (w *LastingWatch) members(ctx context.Context) (map[string]bool, error) {
 			Members        []string
 			Cursor, Sample string
 		}
-		err := w.Ask(ctx, "query", params, &page)
-		if limited, ok := errors.AsType[*AnswerError](err); ok && limited.Wait > 0 && limited.Wait <= time.Minute {
-			w.Failed(err, limited.Wait)
-			if err := outward.Wait(ctx, limited.Wait); err != nil {
-				return nil, err
-			}
-			continue
-		}
+		err := w.Insist(ctx, "query", params, &page, w.Failed)
 		if err == nil && page.Sample != "" {
 			err = stopError{fmt.Errorf("the server has only a sample of the set, and a watch that lasts needs all of it: %s", page.Sample)}
 		}

@@ -299,6 +299,7 @@ func TestLastingWatchDoesNotHang(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &LastingWatch{Failed: func(error, time.Duration) {}, Asker: Asker{Client: &http.Client{Transport: local{http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "subscribe") {
+					rw.Header().Set("Content-Type", "text/event-stream")
 					_, _ = io.WriteString(rw, begin)
 				}
 				<-r.Context().Done()
@@ -325,6 +326,7 @@ func TestLastingWatchBegins(t *testing.T) {
 			if asked++; asked == 1 {
 				rw.WriteHeader(http.StatusBadGateway)
 			} else if strings.HasSuffix(r.URL.Path, "subscribe") {
+				rw.Header().Set("Content-Type", "text/event-stream")
 				_, _ = io.WriteString(rw, `data: {"cursor":"1"}`+"\n\n")
 				<-r.Context().Done()
 			} else if asked%2 == 0 {
@@ -334,7 +336,7 @@ func TestLastingWatchBegins(t *testing.T) {
 				fmt.Fprintf(rw, `{"members":["m%d"],"cursor":"%.*s"}`, asked, max(0, 50-asked), strings.Repeat("x", 50))
 			}
 		})}}
-		if err := w.Run(ctx); err != nil || len(w.at.Members) != 25 || !strings.HasSuffix(failed, ": answered Bad Gateway") {
+		if err := w.Run(ctx); err != nil || len(w.at.Members) != 25 || failed != "HTTP 502 Bad Gateway" {
 			t.Errorf("%v: %d members, after %s", err, len(w.at.Members), failed)
 		}
 	})

@@ -36,7 +36,7 @@ func AnswerOf(resp *http.Response) *Answer {
 
 // Error implements error.
 func (a *Answer) Error() string {
-	return strings.Join(strings.Fields(fmt.Sprintf("HTTP %d %s %s", a.Code, a.Name, a.Message)), " ")
+	return strings.Join(strings.Fields(fmt.Sprintf("HTTP %d %s%s", a.Code, strings.TrimPrefix(a.Name+": ", ": "), a.Message)), " ")
 }
 
 // IsBusy reports whether the server asks for a pause.
