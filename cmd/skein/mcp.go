@@ -74,6 +74,7 @@ func mcpCommand(e *command.Environment) *cli.Command {
 				fmt.Fprintf(e.Stderr, "serving http://%s/mcp\n", l.Addr())
 				s := &http.Server{Handler: mcpHandler(asker), ReadTimeout: 30 * time.Second, WriteTimeout: 2 * time.Minute}
 				defer func() { _ = s.Close() }()
+				l = app.Limit(s, l, 2*maxAtOnce, clients.Proxies{}, func() {})
 				go func() { ended <- s.Serve(l) }()
 			}
 			select {
@@ -106,13 +107,6 @@ func mcpHandler(asker app.Asker) http.Handler {
 	atOnce := make(chan struct{}, maxAtOnce)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /mcp", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case atOnce <- struct{}{}:
-			defer func() { <-atOnce }()
-		default:
-			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
-			return
-		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if u, err := url.Parse(origin); err != nil || !slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, u.Hostname()) {
 				http.Error(w, "web pages of other machines are refused", http.StatusForbidden)
@@ -126,6 +120,13 @@ func mcpHandler(asker app.Asker) http.Handler {
 		message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
+		select {
+		case atOnce <- struct{}{}:
+			defer func() { <-atOnce }()
+		default:
+			http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 			return
 		}
 		theirs := asker

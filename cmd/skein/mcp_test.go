@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,21 +14,6 @@ import (
 	"skein.blue/internal/app"
 	"skein.blue/internal/clients"
 )
-
-// mcpBehind returns what sends a message with headers to MCP over HTTP, in front of a server.
-func mcpBehind(t *testing.T, asker app.Asker) func(message string, headers ...string) (int, string) {
-	t.Helper()
-	handler := mcpHandler(asker)
-	return func(message string, headers ...string) (int, string) {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(message))
-		for i := 0; i < len(headers); i += 2 {
-			req.Header.Set(headers[i], headers[i+1])
-		}
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, req)
-		return w.Code, w.Body.String()
-	}
-}
 
 // Messages are answered over both transports. The official client lists and calls the tools in .ci/clients.
 func TestMCP(t *testing.T) {
@@ -46,7 +32,16 @@ func TestMCP(t *testing.T) {
 	}))
 	defer server.Close()
 	asker := app.Asker{Client: server.Client(), Server: server.URL, Token: "own"}
-	post := mcpBehind(t, asker)
+	handler := mcpHandler(asker)
+	post := func(message string, headers ...string) (int, string) {
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(message))
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		return w.Code, w.Body.String()
+	}
 	call := func(arguments string) string {
 		return `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"overlap","arguments":` + arguments + `}}`
 	}
@@ -99,6 +94,15 @@ func TestMCP(t *testing.T) {
 	}
 	if status, _ := post(strings.Repeat(" ", maxMessage+1)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a message too large gets %d", status)
+	}
+	for range maxAtOnce { // these are still being sent
+		body, sends := io.Pipe()
+		defer func() { _ = sends.Close() }()
+		go handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", body))
+		_, _ = io.WriteString(sends, " ")
+	}
+	if status, _ := post(`{"id":2,"method":"ping"}`); status != http.StatusOK {
+		t.Fatalf("requests that are being sent keep out another: %d", status)
 	}
 	var slow sync.WaitGroup
 	for range maxAtOnce {

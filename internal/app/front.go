@@ -79,22 +79,20 @@ func (f *front) serve(t *tasks, o *ServeOptions, api, admin http.Handler) {
 
 // serveHTTP serves on at most so many connections.
 func (f *front) serveHTTP(t *tasks, o *ServeOptions, flag string, at net.Listener, h http.Handler, most int, proxies clients.Proxies) {
-	ln := limitListener(at, most, proxies, func() {
-		if held, ok := f.limiter.Allow(flag); ok {
-			f.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
-		}
-	})
 	srv := &http.Server{
-		Handler:           ln.handler(h),
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		ConnState:         ln.state,
-		ConnContext:       ln.context,
 		MaxHeaderBytes:    256 << 10, // an expression of 16 KiB and 100 URIs, percent-encoded
 		ErrorLog:          slog.NewLogLogger(f.log.With("component", "http").Handler(), slog.LevelDebug),
 	}
+	ln := Limit(srv, at, most, proxies, func() {
+		if held, ok := f.limiter.Allow(flag); ok {
+			f.log.Warn("connection refused: all allowed connections are busy", "component", "http", "listener", flag, "most", most, "occurrences", held+1)
+		}
+	})
 	t.run("http "+flag, func(context.Context) error {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("%s: %w", flag, err)

@@ -35,8 +35,11 @@ type limitedConn struct {
 	hold *clients.Hold
 }
 
-func limitListener(ln net.Listener, most int, proxies clients.Proxies, refused func()) *limitedListener {
-	return &limitedListener{Listener: ln, pool: clients.NewPool(int64(most)), proxies: proxies, refused: refused}
+// Limit makes a server serve at most so many connections, at the listener that it returns. refused is called for each of the others.
+func Limit(s *http.Server, ln net.Listener, most int, proxies clients.Proxies, refused func()) net.Listener {
+	l := &limitedListener{Listener: ln, pool: clients.NewPool(int64(most)), proxies: proxies, refused: refused}
+	s.Handler, s.ConnState, s.ConnContext = l.handler(s.Handler), l.state, l.context
+	return l
 }
 
 // Accept implements net.Listener.

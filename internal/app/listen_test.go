@@ -20,8 +20,8 @@ func limited(t *testing.T, most int, refused func(), h http.HandlerFunc) (ln *li
 	t.Helper()
 	tcp, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	ln = limitListener(tcp, most, clients.Proxies{}, refused)
-	srv = &http.Server{ConnState: ln.state, ConnContext: ln.context, ReadHeaderTimeout: time.Minute, Handler: ln.handler(h)}
+	srv = &http.Server{ReadHeaderTimeout: time.Minute, Handler: h}
+	ln, _ = Limit(srv, tcp, most, clients.Proxies{}, refused).(*limitedListener)
 	go func() { _ = srv.Serve(ln) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	return ln, srv
