@@ -98,7 +98,7 @@ func (a *admin) lend(ctx context.Context) (c app.Checkpoint, done func(error) er
 		return c, nil, errors.Join(fmt.Errorf("the daemon's store cannot be read here; run the command on the daemon's machine, or in its container, as a user who may read the store: %w", err), end())
 	}
 	return c, func(err error) error {
-		if _, gone := os.Stat(c.Folder); err != nil && gone != nil {
+		if _, gone := os.Stat(c.Folder); err != nil && gone != nil && ctx.Err() == nil {
 			err = errors.New("the daemon has stopped, and has removed the copy of its store that was being read; run the command again")
 		}
 		return errors.Join(err, end())

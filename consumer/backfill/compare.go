@@ -310,7 +310,10 @@ func (m *comparer) confirmDue(ctx context.Context, due []recheck) error {
 			case c.listed > st.Rev:
 				cause.Reason = "rev_differs"
 			case c.listed < st.Rev && st.Rev == c.index && c.trusted && c.listed != 0 && c.again:
-				cause.Reason, cause.Back = "rev_lower", c.listed
+				cause.Reason = "rev_lower"
+				if m.o.Live() { // else the stream may yet bring what the index has
+					cause.Back = c.listed
+				}
 			default:
 				continue // the stream has brought the state
 			}
