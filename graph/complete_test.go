@@ -76,7 +76,7 @@ func TestComplete(t *testing.T) {
 	if 3*total["complete"] < total["claims"] {
 		t.Error("fewer than a third of all claims are complete: saying nothing must not pass")
 	}
-	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "archive", "lacking", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims", "dropped"} {
+	for _, what := range []string{"complete", "commit", "damaged", "too big", "refuted", "forged", "lost op", "future rev", "put back", "status", "deleted", "back", "silently back", "hole", "compare", "part", "older", "placed", "many changes, erasing=true", "many changes, erasing=false", "archive", "lacking", "sweep", "import", "kill", "redelivered", "new", "listed", "unlistable", "everybody", "window", "claims", "dropped"} {
 		if total[what] == 0 {
 			t.Errorf("%q never happened: the test shows nothing of it", what)
 		}
@@ -151,6 +151,7 @@ type net struct {
 	s       *graph.Store
 	hasX    bool // the kind is configured
 	calm    bool // little goes wrong, and lists are read
+	placing int  // the limit
 	fetches []*netFetch
 	list    *netList
 
@@ -195,7 +196,7 @@ func (c *crashingStore) Update(ctx context.Context, fn func(kv.Txn) error) error
 
 func newNet(t *testing.T, seed uint64) *net {
 	t.Helper()
-	n := &net{t: t, calm: seed%4 != 0, rng: rand.New(rand.NewPCG(seed, 77)), clock: 1 << 61, did: map[string]int{}}
+	n := &net{t: t, calm: seed%4 != 0, placing: int(seed % 2), rng: rand.New(rand.NewPCG(seed, 77)), clock: 1 << 61, did: map[string]int{}}
 	for i := range 6 {
 		n.accounts = append(n.accounts, &netAccount{did: fmt.Sprintf("did:web:a%d.example.com", i), states: []netState{{records: map[string]string{}}}, active: true})
 	}
@@ -210,7 +211,7 @@ func newNet(t *testing.T, seed uint64) *net {
 }
 
 func (n *net) newStore() *crashingStore {
-	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8, Search: 24})}), rng: rand.New(rand.NewPCG(n.rng.Uint64(), 78))}
+	return &crashingStore{Store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{Row: 8, Chunk: 8, Search: 24, Placing: n.placing})}), rng: rand.New(rand.NewPCG(n.rng.Uint64(), 78))}
 }
 
 // xs is the kind that is added.
@@ -605,6 +606,8 @@ func (n *net) place(i int) {
 	n.do(outcome.String(), f.account, " ", st.rev, " part ", f.next, " of ", len(f.bounds)-1)
 	if f.next++; outcome == batch.Placed {
 		n.did["part"]++
+	} else if after, row := n.account(f.account); row != nil && row.Reason == "many_changes" && row.Generation > f.generation {
+		n.did[fmt.Sprint("many changes, erasing=", after.Has(format.FlagErasing))]++
 	}
 	if outcome != batch.Placed || sn.Last {
 		n.fetches = slices.Delete(n.fetches, i, i+1)
@@ -1159,9 +1162,6 @@ func (n *net) rest() {
 	n.list = nil
 	n.compare()
 	n.compare()
-	for n.s.Erasing() {
-		must(n.t, n.s.EraseSlice(n.t.Context()))
-	}
 	n.fetches = nil
 	for a, acc := range n.accounts {
 		st, row := n.account(a)
@@ -1170,9 +1170,14 @@ func (n *net) rest() {
 			b.AddResync([]byte(acc.did), batch.Cause{Reason: "partial"})
 			must(n.t, n.s.Apply(n.t.Context(), "", &b))
 		}
-		n.fetch(a, false)
-		for len(n.fetches) > 0 {
-			n.place(0)
+		for range 3 { // what was noted, then its stored records, may have been too many
+			for n.s.Erasing() {
+				must(n.t, n.s.EraseSlice(n.t.Context()))
+			}
+			n.fetch(a, false)
+			for len(n.fetches) > 0 {
+				n.place(0)
+			}
 		}
 		st, row = n.account(a)
 		if hasRepo := st.Has(format.FlagHasRev) || n.now(a).rev != 0 && !acc.gone; hasRepo && st.Has(format.FlagHidden) == acc.active {

@@ -29,6 +29,7 @@ func NewStateCache(bytes int64) *StateCache {
 type accounts struct {
 	layout  format.Layout
 	cache   *StateCache
+	placing int               // Limits.Placing
 	actors  []int32           // per event, the index of its DID among the write's strings
 	at      []int32           // per event, the index of its account among states
 	index   map[dict.ID]int32 // of states
@@ -51,6 +52,8 @@ type actorState struct {
 	row     *queueRow               // in the queue; nil: it has none
 	touched *touched                // what the stream changed since it was queued; nil: not read
 	stored  map[string]storedRecord // the records that a snapshot replaces, by pathName
+	// manyNotes and manyStored say that touched and stored were not read to their ends, which are too far for one write.
+	manyNotes, manyStored bool
 }
 
 // gather adds the DIDs of the segment's events to strings.

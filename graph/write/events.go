@@ -91,6 +91,9 @@ func (e *events) walk(seg *Segment, of *accounts) error {
 			continue
 		case as.now.Has(format.FlagErasing):
 			return SegmentEndError{i}
+		case as.manyNotes:
+			as.startOver(e, ev)
+			continue
 		}
 		e.event(ev, as, seg.sourceOf(p))
 	}

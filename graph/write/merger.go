@@ -18,11 +18,13 @@ type Limits struct {
 	// Search is how many bytes of an account's records a commit may read to find an edge's other records; once in
 	// searchEvery, wideSearch times as many. 0 means the default.
 	Search int
+	// Placing is how many more stored records than it has a part of a snapshot may replace; five times as many notes are read for it.
+	Placing int
 }
 
 // DefaultLimits come from measurements. Chunk: a read of a head folds it with what was merged into it since, and so does a delete. Search: some
-// 50,000 records, 5 ms.
-var DefaultLimits = Limits{Row: format.RowMax, Chunk: 256, Search: 256 << 10}
+// 50,000 records, 5 ms. Placing: some 3 MB of a transaction.
+var DefaultLimits = Limits{Row: format.RowMax, Chunk: 256, Search: 256 << 10, Placing: 20_000}
 
 // row returns how many members a row may have, given its key or its group's. A store with several partitions has MaxPartitions.
 func (l *Limits) row(key []byte) int {
@@ -44,7 +46,8 @@ type Merger struct {
 
 // NewMerger returns a Merger, for one store. Zero limits are the default ones.
 func NewMerger(l Limits) *Merger {
-	l.Row, l.Chunk, l.Search = cmp.Or(l.Row, DefaultLimits.Row), cmp.Or(l.Chunk, DefaultLimits.Chunk), cmp.Or(l.Search, DefaultLimits.Search)
+	l.Row, l.Chunk = cmp.Or(l.Row, DefaultLimits.Row), cmp.Or(l.Chunk, DefaultLimits.Chunk)
+	l.Search, l.Placing = cmp.Or(l.Search, DefaultLimits.Search), cmp.Or(l.Placing, DefaultLimits.Placing)
 	return &Merger{
 		limits:  l,
 		folders: sync.Pool{New: func() any { return new(format.Folder) }},

@@ -53,6 +53,10 @@ func (e *events) snapshot(ev *batch.Event, as *actorState) {
 		}
 		row.Placing, row.changed = ev.Rev, true
 	}
+	if as.manyStored {
+		as.startOver(e, ev)
+		return
+	}
 	b.SetOutcome(ev.Seq, batch.Placed)
 	e.placePart(ev, as)
 	if part.Last {

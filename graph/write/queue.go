@@ -64,7 +64,8 @@ type storedRecord struct {
 func pathName(k kinds.Kind, rkey []byte) string { return string(byte(k)) + string(rkey) }
 
 // readQueued reads the rows of the accounts that are queued. For snapshots and archive rows it also reads the noted
-// changes, and for snapshots the stored records.
+// changes, and for snapshots the stored records. If these are too many for one write, it fails with kv.ErrTooLarge, unless the segment has
+// one event.
 func (a *accounts) readQueued(tx kv.Txn, seg *Segment, t *kinds.Table) error {
 	if len(seg.Events) > 0 && seg.Batch.Event(int(seg.Events[0].N)).Kind == batch.EventImport {
 		return nil // an import brings the rows
@@ -72,21 +73,31 @@ func (a *accounts) readQueued(tx kv.Txn, seg *Segment, t *kinds.Table) error {
 	if err := a.readRows(tx); err != nil {
 		return err
 	}
+	notes, records := 5*a.placing, a.placing // how many more to read
 	for i, p := range seg.Events {
 		ev := seg.Batch.Event(int(p.N))
 		if ev.Kind != batch.EventSnapshot && ev.Kind != batch.EventArchived {
 			continue
 		}
 		as := a.ofEvent(i)
+		if ev.Kind == batch.EventSnapshot {
+			if as.row == nil || as.row.Generation != seg.Batch.Part(ev.Seq).Generation {
+				continue // it is not placed
+			}
+			records += int(ev.Ops.End - ev.Ops.Start)
+		}
 		if as.was.Has(format.FlagResync) || as.was.Has(format.FlagPartial) && !as.was.Has(format.FlagNoRoot) { // its changes may have been noted
-			if err := as.readTouched(tx); err != nil {
+			if err := as.readTouched(tx, &notes); err != nil {
 				return err
 			}
 		}
-		if ev.Kind == batch.EventSnapshot && as.known && as.was.Has(format.FlagRecords) && !as.was.Has(format.FlagErasing) {
-			if err := as.readStored(tx, seg.Batch.Part(ev.Seq), t); err != nil {
+		if ev.Kind == batch.EventSnapshot && as.known && as.was.Has(format.FlagRecords) && !as.was.Has(format.FlagErasing) && notes >= 0 {
+			if err := as.readStored(tx, seg.Batch.Part(ev.Seq), t, &records); err != nil {
 				return err
 			}
+		}
+		if as.manyNotes, as.manyStored = notes < 0, records < 0; (as.manyNotes || as.manyStored) && len(seg.Events) > 1 {
+			return kv.ErrTooLarge
 		}
 	}
 	return nil
@@ -115,18 +126,19 @@ func (a *accounts) readRows(tx kv.Txn) error {
 	})
 }
 
-// readTouched reads what the stream changed in a repo.
-func (as *actorState) readTouched(tx kv.Txn) error {
+// readTouched reads what the stream changed in a repo, until left is below 0.
+func (as *actorState) readTouched(tx kv.Txn, left *int) error {
 	if as.touched != nil {
 		return nil
 	}
 	t := &touched{paths: map[string]format.Rev{}}
 	as.touched = t
-	return kv.ScanPrefix(tx, format.AppendTouchedKey(nil, as.id, 0, nil), func(key, v []byte) error {
+	prefix := format.AppendTouchedKey(nil, as.id, 0, nil)
+	return tx.Scan(prefix, kv.PrefixEnd(prefix), false, func(key, v []byte) (bool, error) {
 		key = bytes.Clone(key)
 		one, err := format.DecodeTouched(key, v)
 		if err != nil {
-			return err
+			return false, err
 		}
 		t.keys = append(t.keys, key)
 		switch {
@@ -137,13 +149,14 @@ func (as *actorState) readTouched(tx kv.Txn) error {
 		default:
 			t.paths[pathName(one.Kind, one.Rkey)] = one.Rev
 		}
-		return nil
+		*left--
+		return *left >= 0, nil
 	})
 }
 
-// readStored reads the records in the range that a snapshot replaces, and few others: a large snapshot comes in many parts.
-// Only records whose keys are not TIDs are all read for each part of their collection.
-func (as *actorState) readStored(tx kv.Txn, part *batch.Snapshot, t *kinds.Table) error {
+// readStored reads the records in the range that a snapshot replaces, until left is below 0, and few others: a large snapshot comes in
+// many parts. Only records whose keys are not TIDs are all read for each part of their collection.
+func (as *actorState) readStored(tx kv.Txn, part *batch.Snapshot, t *kinds.Table, left *int) error {
 	as.stored = map[string]storedRecord{}
 	var path []byte
 	for i := range t.All {
@@ -167,8 +180,9 @@ func (as *actorState) readStored(tx kv.Txn, part *batch.Snapshot, t *kinds.Table
 				p := r.Path
 				p.Raw = bytes.Clone(p.Raw)
 				as.stored[pathName(k.Kind, path[len(k.Collection)+1:])] = storedRecord{kind: k.Kind, path: p, subject: r.Subject}
+				*left--
 			}
-			return true
+			return *left >= 0
 		})
 		if err != nil {
 			return fmt.Errorf("graph: reading the records of account %d: %w", as.id, err)
@@ -318,6 +332,23 @@ func (e *events) forget(as *actorState, row *queueRow) {
 		t.commits = nil
 	}
 	e.notes = slices.DeleteFunc(e.notes, func(n note) bool { return n.of == as })
+}
+
+// startOver has a repo fetched again, in a state that is not older than the index's, because ev needs too many notes, or is a snapshot that
+// replaces too many records. These are erased first.
+func (as *actorState) startOver(e *events, ev *batch.Event) {
+	if ev.Kind == batch.EventSnapshot {
+		e.batch.SetOutcome(ev.Seq, batch.Superseded)
+	}
+	e.markMissed(as, "many_changes")
+	if row := as.inQueue(); row != nil {
+		row.Told, row.Placing = max(row.Told, as.now.Rev), 0
+		e.forget(as, row)
+	}
+	if as.manyStored {
+		as.now.Flags |= format.FlagErasing
+		e.erasing = append(e.erasing, as.id)
+	}
 }
 
 // awaitsState reports whether a state of a repo was announced but has not been applied. If the
@@ -472,7 +503,7 @@ func (a *accounts) writeQueued(tx kv.Txn, notes []note) error {
 		if row == nil || !row.changed {
 			continue
 		}
-		if row.gone && as.touched != nil {
+		if row.gone && as.touched != nil && len(as.touched.keys) < 1000 { // deletes of very many keys are too large
 			for _, key := range as.touched.keys {
 				tx.Delete(key)
 			}

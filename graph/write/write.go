@@ -49,7 +49,7 @@ type Writer struct {
 // New returns a Writer.
 func New(o Options) *Writer {
 	return &Writer{
-		Options: o, skips: format.HidingRing, accounts: accounts{layout: o.Layout, cache: o.States},
+		Options: o, skips: format.HidingRing, accounts: accounts{layout: o.Layout, cache: o.States, placing: o.Merger.limits.Placing},
 		searches: searches{wide: map[dict.ID]time.Time{}, meters: map[dict.ID]*meter{}},
 		events:   events{Modes: o.Modes, layout: o.Layout, holes: o.Holes, far: map[dict.ID]bool{}},
 	}
