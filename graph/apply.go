@@ -54,7 +54,7 @@ func (s *Store) Apply(ctx context.Context, source string, b *batch.Batch) error 
 func (s *Store) TakeWait() time.Duration { return time.Duration(s.waited.Swap(0)) }
 
 // apply applies the lane's events of the batch. If a write is too large, apply spills large
-// values, which may have been the reason, and divides it.
+// values, which may have been the reason, and divides it. It sets an event aside that is still too large alone.
 func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 	l.pick(source, b)
 	events := l.events
@@ -85,7 +85,7 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 				to = from + max((to-from)/2, 1)
 				continue
 			}
-			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from {
+			if !errors.Is(err, kv.ErrTooLarge) || to-from <= 1 && spilledFor == from && !b.Event(int(events[from].N)).SetAside() {
 				return err
 			}
 			if to-from <= 1 {
