@@ -294,6 +294,7 @@ func (e *events) noteNewer(as *actorState, reason string, ev *batch.Event) {
 	if row == nil {
 		return
 	}
+	row.changed = true
 	// The announced state is newer than the index's, even if its rev is unknown.
 	if st.Has(format.FlagHasRev) && (ev.Flags&batch.HasRev == 0 || ev.Kind == batch.EventCommit) {
 		row.Told = max(row.Told, st.Rev+1)

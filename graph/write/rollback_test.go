@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/batch"
 	"skein.blue/intern/dict"
@@ -80,11 +81,11 @@ func TestCommitBetweenPartsOfARollback(t *testing.T) {
 }
 
 // A list shows that a repo was put back. A rev that was announced before, and that the index has reached, does not hide that; a
-// newer one does.
+// newer one does. The stream's announcements of a queued repo count without a queue, too.
 func TestListedRollback(t *testing.T) {
 	for told, want := range map[uint64]uint64{2: 3, 7: 0} {
 		store := memory(smallLimits)
-		s := open(t, store, queues)
+		s := open(t, store, graph.Options{})
 		var b batch.Batch
 		b.AddCommit(1, header(5, 0, 0, 1))
 		b.Seen(1, nil)
@@ -96,6 +97,12 @@ func TestListedRollback(t *testing.T) {
 		st, row := account(t, s, chained)
 		if row == nil || uint64(row.Back.Rev) != want<<20 || st.Rev != 5<<20 {
 			t.Errorf("told of %d: %+v of %+v, want the rev %d", told, row, st, want)
+		}
+		b.Reset()
+		sync(9, 9)(&b, 2)
+		apply(t, s, "pds", &b)
+		if _, row := account(t, s, chained); row.Told != 9<<20 {
+			t.Errorf("told of %d, then of 9: %+v", told, row)
 		}
 		closeAll(t, s, store)
 	}
