@@ -295,6 +295,34 @@ func testAbuseSearch(t *testing.T) {
 	closeAll(t, s, store)
 }
 
+// A search that was too far is the one that an account has in ten minutes.
+func TestFailedSearchCounts(t *testing.T) {
+	store := &reading{Store: memory(write.Limits{Search: 1 << 10})}
+	c := &commits{t: t, s: open(t, store, queues)}
+	fill := func(b *batch.Batch) {
+		for i := range 20_000 {
+			b.AddPut(kindOf("follow"), rkeyAt(uint64(i+1)<<34), fmt.Appendf(nil, "did:web:s%d.example.com", i%10_000))
+		}
+	}
+	c.begin(1)
+	fill(&c.b)
+	c.apply()
+	for i, most := range []int{64 << 10, 8 << 10} {
+		store.bytes = 0
+		c.begin(1)
+		c.b.AddDelete(kindOf("follow"), rkeyAt(10_000<<34))
+		c.apply()
+		st, row := account(t, c.s, "did:web:u1.example.com")
+		if read := store.bytes; !st.Has(format.FlagBehind) || read > most || read < most/2*(1-i) {
+			t.Errorf("a search that is too far reads %d bytes, want up to %d; %+v", read, most, st)
+		}
+		var b batch.Batch
+		b.AddSnapshot(&batch.Snapshot{DID: []byte("did:web:u1.example.com"), Rev: c.rev(), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true})
+		fill(&b)
+		apply(t, c.s, "", &b)
+	}
+}
+
 // Actors name a few subjects with several records each, many of them of one second, and delete them again, in
 // sets with and without leaves. check compares sets and records after each write.
 func TestRepeatedEdges(t *testing.T) {

@@ -136,7 +136,9 @@ func (w *Writer) decide(tx kv.Txn, seg *Segment, totals *format.Counts) error {
 	}
 	for id, m := range w.searches.meters {
 		if m.read.Load() > m.most {
-			w.events.far[id], err = true, ErrFar
+			if w.events.far[id], err = true, ErrFar; m.most > int64(w.searches.most) {
+				w.searches.wide[id] = time.Now()
+			}
 		}
 	}
 	return err
