@@ -156,7 +156,7 @@ func (v *checker) leaf(key, value []byte, last format.Path) {
 // chunk reads and checks a chunk, and appends its records. ok is false if it is malformed.
 func (v *checker) chunk(key, value []byte, dst []format.Record) (mine []format.Record, reach uint64, ok bool) {
 	c := v.reader.coder
-	mine, reach, err := c.Read(dst, value, 0)
+	mine, reach, err := c.Read(dst, value)
 	if err != nil {
 		v.broken("chunk %x: %v", key, err)
 		v.unreadable = true

@@ -52,8 +52,7 @@ type Record struct {
 	Path    Path
 	Subject dict.ID // None if there are flags; with IsMany also the subject of a removed pair
 	Flags   uint8
-	IsMany  bool   // the record may have more subjects: path and subject identify the entry
-	Age     uint32 // in a fold, the index of its value
+	IsMany  bool // the record may have more subjects: path and subject identify the entry
 }
 
 // CompareEntries orders the entries of an actor, by what identifies them: the path, and the subject if
@@ -155,21 +154,11 @@ func (c ChunkCoder) AppendStored(dst []byte, reach uint64, records []Record) []b
 	return c.Append(dst, reach, records)
 }
 
-// hasFlags reports whether the byte form of some of the records has flags.
-func hasFlags(records []Record) bool {
-	for i := range records {
-		if records[i].Flags != 0 || records[i].Path.Raw != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// Read appends the records of v to dst, with an age. Raw keys point into v.
-func (c ChunkCoder) Read(dst []Record, v []byte, age uint32) (out []Record, reach uint64, err error) {
+// Read appends the records of v to dst. Raw keys point into v.
+func (c ChunkCoder) Read(dst []Record, v []byte) (out []Record, reach uint64, err error) {
 	r := c.reader(v)
 	for r.next() {
-		record := Record{Path: r.path(), Flags: r.flags, IsMany: c.many, Age: age}
+		record := Record{Path: r.path(), Flags: r.flags, IsMany: c.many}
 		if r.flags == 0 || c.many {
 			record.Subject = dict.ID(r.subject)
 		}

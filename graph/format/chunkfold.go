@@ -11,10 +11,10 @@ func (f *chunkFolder) fold(dst, key []byte, values [][]byte, base bool) (out []b
 	}
 	f.records, f.starts = f.records[:0], f.starts[:0]
 	var reach uint64
-	for age, v := range values {
+	for _, v := range values {
 		var g uint64
 		f.starts = append(f.starts, len(f.records))
-		if f.records, g, err = c.Read(f.records, v, uint32(age)); err != nil {
+		if f.records, g, err = c.Read(f.records, v); err != nil {
 			return nil, size, err
 		}
 		reach = max(reach, g)

@@ -2,7 +2,6 @@ package format
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -162,10 +161,7 @@ func TestFoldRows(t *testing.T) {
 	}
 }
 
-// compareRecords orders entries, and those of one by age.
-func compareRecords(x, y Record) int {
-	return cmp.Or(CompareEntries(&x, &y), cmp.Compare(x.Age, y.Age))
-}
+func compareRecords(x, y Record) int { return CompareEntries(&x, &y) }
 
 // randomPath draws one of few paths, TIDs before and after 2022 among them.
 func randomPath(rng *rand.Rand) Path {
@@ -216,14 +212,14 @@ func TestFoldChunks(t *testing.T) {
 			}
 			records := slices.SortedFunc(maps.Values(op), compareRecords)
 			v := c.Append(nil, 0, records)
-			if got, _, err := c.Read(nil, v, 0); err != nil || !slices.EqualFunc(got, records, sameRecord) {
+			if got, _, err := c.Read(nil, v); err != nil || !slices.EqualFunc(got, records, sameRecord) {
 				t.Fatalf("seed %d: %v is read as %v, %v", seed, records, got, err)
 			}
 			values = append(values, v)
 			maps.Copy(want, op)
 		}
 		v := foldInParts(t, rng, key, values)
-		got, reach, err := c.Read(nil, v, 0)
+		got, reach, err := c.Read(nil, v)
 		if err != nil || (reach == 9) != spilled {
 			t.Fatalf("seed %d: reach %d, %v", seed, reach, err)
 		}

@@ -85,7 +85,7 @@ func FuzzSubjects(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v []byte, from, to uint64) {
 		got, ok := c.AppendSubjects([]uint64{7}, v, from, to)
-		records, reach, err := c.Read(nil, v, 0)
+		records, reach, err := c.Read(nil, v)
 		if err != nil && isPacked(v) { // perhaps its times are malformed, which are not all read
 			return
 		}
@@ -104,12 +104,12 @@ func FuzzSubjects(f *testing.F) {
 			t.Errorf("chunk %x: %v, %v, want %v, %v", v, got, ok, want, simple)
 		}
 		wanted := func(subject dict.ID) bool { return uint64(subject)%2 == from%2 }
-		naming, ok := c.AppendNaming([]Record{{Age: 9}}, v, wanted)
+		naming, ok := c.AppendNaming([]Record{{Flags: 9}}, v, wanted)
 		if !simple {
 			records = nil
 		}
-		records = append([]Record{{Age: 9}}, slices.DeleteFunc(records, func(r Record) bool { return !wanted(r.Subject) })...)
-		if ok != simple || !slices.EqualFunc(naming, records, sameRecord) || naming[0].Age != 9 {
+		records = append([]Record{{Flags: 9}}, slices.DeleteFunc(records, func(r Record) bool { return !wanted(r.Subject) })...)
+		if ok != simple || !slices.EqualFunc(naming, records, sameRecord) || naming[0].Flags != 9 {
 			t.Errorf("chunk %x: %v, %v, want %v, %v", v, naming, ok, records, simple)
 		}
 	})

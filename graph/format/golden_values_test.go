@@ -33,7 +33,7 @@ func readRow(v []byte) (string, error) {
 // readChunk returns a reader of the chunks of an actor and a kind.
 func readChunk(c ChunkCoder) func(v []byte) (string, error) {
 	return func(v []byte) (string, error) {
-		records, generation, err := c.Read(nil, v, 0)
+		records, generation, err := c.Read(nil, v)
 		words := fmt.Sprintf("generation %d", generation)
 		for _, r := range records {
 			words += fmt.Sprintf(", %s", r.Path.AppendRkey(nil))

@@ -34,7 +34,7 @@ func TestUnreadable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, errs["records"] = coder.Read(nil, v, 0)
+		_, _, errs["records"] = coder.Read(nil, v)
 		_, errs["group of rows"] = RowIn(v, 5)
 		for name, key := range map[string][]byte{
 			"chunk": AppendRecordsKey(nil, 1, 5), "fold of a row": AppendRowKey(nil, 1, 5), "fold of a group of rows": alone.AppendMembersKey(nil, 2, 5),

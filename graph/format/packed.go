@@ -63,12 +63,15 @@ const recordCost = 6
 // appendPacked appends the packed form of a chunk. bytes is the length of its byte form. ok is false, and dst is unchanged, if a base fold does
 // not pack the chunk.
 func (c ChunkCoder) appendPacked(dst []byte, reach uint64, records []Record) (out []byte, bytes int, ok bool) {
-	if reach > 0 || len(records) < minPacked || c.many || hasFlags(records) {
+	if reach > 0 || len(records) < minPacked || c.many {
 		return dst, 0, false
 	}
 	var times, subjects int // lengths in bits
 	before := c.start()
 	for i := range records {
+		if records[i].Flags != 0 || records[i].Path.Raw != nil {
+			return dst, 0, false
+		}
 		at := endOf(&records[i])
 		time, subject := bits.Len64(at.timeSince(before)), bits.Len64(at.subjectSince(before))
 		times, subjects = times+time, subjects+subject

@@ -98,7 +98,7 @@ func TestWhatIsPacked(t *testing.T) {
 		if isPacked(v) != c.packed {
 			t.Errorf("%s: packed is %v, want %v", name, !c.packed, c.packed)
 		}
-		if got, g, err := c.coder.Read(nil, v, 0); err != nil || g != c.generation || !slices.EqualFunc(got, records, sameRecord) {
+		if got, g, err := c.coder.Read(nil, v); err != nil || g != c.generation || !slices.EqualFunc(got, records, sameRecord) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestPackedRefused(t *testing.T) {
 		"fewer times than subjects":     {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_00_1111, 0b00_111111}},
 		"more times than subjects":      {CoderOf(1, 5), []byte{0x81, 0x81, 0, 1, 0b00_111111, 0b00_00_1111}},
 	} {
-		if got, _, err := c.coder.Read(nil, c.v, 0); err == nil {
+		if got, _, err := c.coder.Read(nil, c.v); err == nil {
 			t.Errorf("%s: %x is read as %v", name, c.v, got)
 		}
 		if got, ok := c.coder.AppendSubjects(nil, c.v, 0, 1<<63); ok {
@@ -160,7 +160,7 @@ func TestPackedRefused(t *testing.T) {
 		t.Error("a subject without its end is none that is wanted")
 	}
 	// The same, well-formed: two records of the numbers 0 and 0, and bits 1.
-	if got, _, err := CoderOf(1, 5).Read(nil, []byte{0x81, 0x81, 0, 1, 0b00_00_1111, 0b00_00_1111}, 0); err != nil || len(got) != 2 {
+	if got, _, err := CoderOf(1, 5).Read(nil, []byte{0x81, 0x81, 0, 1, 0b00_00_1111, 0b00_00_1111}); err != nil || len(got) != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
 	c := CoderOf(1, shortID)
@@ -168,9 +168,9 @@ func TestPackedRefused(t *testing.T) {
 		if !isPacked(form.Bytes) {
 			continue
 		}
-		whole, _, _ := c.Read(nil, form.Bytes, 0)
+		whole, _, _ := c.Read(nil, form.Bytes)
 		for n := packedHeader + 1; n < len(form.Bytes); n++ {
-			if got, _, err := c.Read(nil, form.Bytes[:n], 0); err == nil && (len(got) >= len(whole) || !slices.EqualFunc(got, whole[:len(got)], sameRecord)) {
+			if got, _, err := c.Read(nil, form.Bytes[:n]); err == nil && (len(got) >= len(whole) || !slices.EqualFunc(got, whole[:len(got)], sameRecord)) {
 				t.Errorf("%s, cut to %d bytes, is read as %v", form.Name, n, got)
 			}
 		}
@@ -215,8 +215,8 @@ func BenchmarkPacked(b *testing.B) {
 		var subjects []uint64
 		var out []byte
 		for name, run := range map[string]func(){
-			"read/bytes":      func() { dst, _, _ = c.Read(dst[:0], plain, 0) },
-			"read/packed":     func() { dst, _, _ = c.Read(dst[:0], packed, 0) },
+			"read/bytes":      func() { dst, _, _ = c.Read(dst[:0], plain) },
+			"read/packed":     func() { dst, _, _ = c.Read(dst[:0], packed) },
 			"subjects/bytes":  func() { subjects, _ = c.AppendSubjects(subjects[:0], plain, 0, EndOfTime) },
 			"subjects/packed": func() { subjects, _ = c.AppendSubjects(subjects[:0], packed, 0, math.MaxUint64) },
 			"write/bytes":     func() { out = c.Append(out[:0], 0, records) },

@@ -32,7 +32,7 @@ func rowGroupAgain(v []byte) ([]byte, error) {
 
 func chunkAgain(c ChunkCoder) func([]byte) ([]byte, error) {
 	return func(v []byte) ([]byte, error) {
-		records, reach, err := c.Read(nil, v, 0)
+		records, reach, err := c.Read(nil, v)
 		return c.Append(nil, reach, records), err
 	}
 }

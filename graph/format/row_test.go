@@ -199,7 +199,7 @@ func TestGenerationsOfAFold(t *testing.T) {
 		v, _, err := new(Folder).Fold(nil, AppendRowKey(nil, 1, 5), rows, true)
 		r, err1 := ParseRow(dict.ID(5), v)
 		w, _, err2 := new(Folder).Fold(nil, AppendRecordsKey(nil, 1, 5), chunks, true)
-		records, g, err3 := c.Read(nil, w, 0)
+		records, g, err3 := c.Read(nil, w)
 		if err != nil || err1 != nil || err2 != nil || err3 != nil || r.Generation != last || g != highest || len(records) != 1 {
 			t.Fatalf("%x is of generation %d, %x of %d; want %d and %d", rows, r.Generation, chunks, g, last, highest)
 		}

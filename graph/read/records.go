@@ -38,7 +38,7 @@ func (w *walker) begin(v []byte) (leaves, more bool, err error) {
 	}
 	if !ok { // v is valid until the next read, which each may begin
 		w.value = append(w.value[:0], v...)
-		if w.heads, reach, err = w.coder.Read(w.heads[:0], w.value, 0); err != nil {
+		if w.heads, reach, err = w.coder.Read(w.heads[:0], w.value); err != nil {
 			return false, false, err
 		}
 	}
@@ -58,7 +58,7 @@ func (w *walker) below(v []byte, last format.Path) (more bool, err error) {
 		w.leaf, ok = w.coder.AppendNaming(w.leaf[:0], v, w.wanted)
 	}
 	if !ok {
-		if w.leaf, _, err = w.coder.Read(w.leaf[:0], v, 0); err != nil {
+		if w.leaf, _, err = w.coder.Read(w.leaf[:0], v); err != nil {
 			return false, err
 		}
 	}
@@ -174,7 +174,7 @@ func LiveRecords(r kv.Reader, key, v []byte) (records []format.Record, err error
 	if err != nil {
 		return nil, err
 	}
-	own, _, err := c.Read(nil, bytes.Clone(v), 0)
+	own, _, err := c.Read(nil, bytes.Clone(v))
 	if err != nil {
 		return nil, fmt.Errorf("chunk %x: %w", key, err)
 	}
@@ -186,7 +186,7 @@ func LiveRecords(r kv.Reader, key, v []byte) (records []format.Record, err error
 			err = fmt.Errorf("chunk %x has no head: run skein check", key)
 		}
 		if err == nil {
-			over, _, err = c.Read(nil, above, 0)
+			over, _, err = c.Read(nil, above)
 		}
 		if err != nil {
 			return nil, err

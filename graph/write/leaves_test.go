@@ -247,7 +247,7 @@ func (h *heads) spill() {
 func (h *heads) large(key, v []byte) bool {
 	c, err := format.CoderOfKey(key)
 	must(h.t, err)
-	records, reach, err := c.Read(nil, v, 0)
+	records, reach, err := c.Read(nil, v)
 	must(h.t, err)
 	return len(records) > h.merger.limits.Chunk || len(c.Append(nil, reach, records)) > maxChunkBytes
 }
@@ -315,7 +315,7 @@ func (h *heads) reads(r kv.Reader) {
 		wanted := func(s dict.ID) bool { return s%modulus == 0 }
 		some := slices.DeleteFunc(slices.Clone(in), func(e format.Record) bool { return e.Flags != 0 || !wanted(e.Subject) })
 		head, _, _ := r.Get(format.AppendRecordsKey(nil, o.kind, o.actor))
-		_, reach, err := format.CoderOf(o.kind, o.actor).Read(nil, head, 0)
+		_, reach, err := format.CoderOf(o.kind, o.actor).Read(nil, head)
 		must(t, err)
 		counted := read.Charged(r, func(_ bool, key, _ []byte) error {
 			if key == nil && !format.Reaches(reach, format.Path{TID: w.From}) {
@@ -391,7 +391,7 @@ func (h *heads) chunks(r kv.Reader) {
 			return err
 		}
 		c := format.CoderOf(k, actor)
-		records, reach, err := c.Read(nil, bytes.Clone(v), 0)
+		records, reach, err := c.Read(nil, bytes.Clone(v))
 		if err != nil {
 			return err
 		}

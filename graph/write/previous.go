@@ -61,7 +61,7 @@ func (p *previous) read(tx kv.Txn, changes []change) error {
 // head notes what a head has of the paths of the changes in [from, to), which are of its actor and kind, and which paths its leaves may have.
 func (p *previous) head(from, to int32, v []byte) (err error) {
 	var reach uint64
-	if p.records, reach, err = format.CoderOf(p.all[from].kind, p.all[from].actor).Read(p.records[:0], v, 0); err != nil {
+	if p.records, reach, err = format.CoderOf(p.all[from].kind, p.all[from].actor).Read(p.records[:0], v); err != nil {
 		return err
 	}
 	for i := from; i < to; i++ {
@@ -94,7 +94,7 @@ func (p *previous) leaves(tx kv.Txn) error {
 		err := tx.Scan(p.kbuf, end, false, func(key, v []byte) (bool, error) {
 			_, _, last, _, err := format.ParseChunkKey(key)
 			if err == nil {
-				p.records, _, err = format.CoderOf(c.kind, c.actor).Read(p.records[:0], v, 0)
+				p.records, _, err = format.CoderOf(c.kind, c.actor).Read(p.records[:0], v)
 			}
 			if err != nil {
 				return false, fmt.Errorf("%x: %w", key, err)

@@ -217,7 +217,7 @@ func (m *Merger) spillChunk(tx kv.Txn, key, v []byte) (spilled int, err error) {
 	own, _ := leafMemories.Get().(*leafMemory)
 	defer leafMemories.Put(own)
 	own.in = append(own.in[:0], v...) // the records' keys point into it, and later reads may invalidate v
-	records, reach, err := coder.Read(own.old[:0], own.in, 0)
+	records, reach, err := coder.Read(own.old[:0], own.in)
 	own.old = records
 	if err != nil || len(records) <= m.limits.Chunk && len(coder.Append(own.out[:0], reach, records)) <= maxChunkBytes { // v may be packed
 		return 0, err
@@ -240,7 +240,7 @@ func (m *Merger) mergeRecords(tx kv.Txn, c format.ChunkCoder, key, operand []byt
 	if err != nil {
 		return err
 	}
-	old, reach, err := c.Read(nil, bytes.Clone(v), 0)
+	old, reach, err := c.Read(nil, bytes.Clone(v))
 	if err != nil {
 		return fmt.Errorf("graph: chunk %x: %w", key, err)
 	}
@@ -271,7 +271,7 @@ func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach
 				return false, err
 			}
 			own.in = append(own.in[:0], v...)
-			if own.old, _, err = c.Read(own.old[:0], own.in, 0); err != nil {
+			if own.old, _, err = c.Read(own.old[:0], own.in); err != nil {
 				return false, fmt.Errorf("graph: chunk %x: %w", key, err)
 			}
 			n := 0

@@ -59,7 +59,7 @@ func chunkBytes(t *testing.T, r kv.Reader, k *kinds.Info) error {
 	err := kv.ScanPrefix(r, []byte{format.KeyRecord, byte(k.Kind)}, func(key, value []byte) error {
 		_, actor, _, _, err := format.ParseChunkKey(key)
 		if err == nil {
-			of, _, err = format.CoderOf(k.Kind, actor).Read(of[:0], value, 0)
+			of, _, err = format.CoderOf(k.Kind, actor).Read(of[:0], value)
 		}
 		if err != nil || len(of) == 0 {
 			return err
