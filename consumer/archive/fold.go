@@ -19,9 +19,9 @@ type folder struct {
 	did     []byte // of the current commit
 	rev     []byte
 	open    bool
-	last    int64       // the seq of the last row that was added
-	found   [][]byte    // scratch
-	refs    []batch.Ref // scratch
+	last    int64        // the seq of the last row that was added
+	found   [][]byte     // scratch
+	refs    []batch.Span // scratch
 }
 
 func newFolder(table *kinds.Table, owns func([]byte) bool, through int64, drop func(wire.Reason)) *folder {

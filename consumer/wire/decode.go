@@ -100,9 +100,9 @@ type Decoder struct {
 	Kinds *kinds.Table
 
 	wants wants
-	named []named     // in the blocks of records
-	refs  []batch.Ref // the subjects
-	found [][]byte    // scratch
+	named []named      // in the blocks of records
+	refs  []batch.Span // the subjects
+	found [][]byte     // scratch
 	ops   []rawOp
 	block CommitBlock
 
@@ -346,7 +346,7 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 		return reason
 	}
 	for n, k := range o.of.Kinds {
-		var subjects []batch.Ref
+		var subjects []batch.Span
 		switch {
 		case all != nil:
 			subjects = d.refs[all[n].from:all[n].to]
@@ -362,7 +362,7 @@ func (d *Decoder) op(i int, b *batch.Batch) (reason Reason) {
 }
 
 // nobody are the subjects of a record that should name one, and does not.
-var nobody = []batch.Ref{{}}
+var nobody = []batch.Span{{}}
 
 // superseded reports whether a later operation of the commit is on the same path as the
 // i-th. It is called rarely.

@@ -150,7 +150,7 @@ func (d *Decoder) touchesCenters(b *batch.Batch) bool {
 func (d *Decoder) namesCenter(all []named, b *batch.Batch) bool {
 	for _, n := range all {
 		for _, subject := range d.refs[n.from:n.to] {
-			if d.Part.names(b.Bytes(subject.Span)) {
+			if d.Part.names(b.Bytes(subject)) {
 				return true
 			}
 		}

@@ -107,11 +107,8 @@ func (b *Batch) AddAccount(seq format.Seq, did []byte, isActive, erase bool) {
 	}
 }
 
-// A Ref is a string in the batch.
-type Ref struct{ Span }
-
-// Keep copies a string into the batch, for AddSubjects. The Ref is valid until Reset.
-func (b *Batch) Keep(s []byte) Ref { return Ref{b.put(s)} }
+// Keep copies a string into the batch, for AddSubjects. The Span is valid until Reset.
+func (b *Batch) Keep(s []byte) Span { return b.put(s) }
 
 // AddPut adds to the last event the creation or update of a record of kind k. A malformed
 // record has a nil subject.
@@ -121,7 +118,7 @@ func (b *Batch) AddPut(k kinds.Kind, rkey, subject []byte) {
 
 // AddSubjects adds to the last event the creation or update of a record with its subjects: a put for each, and before them
 // a deletion if the record names none, or can name several (kinds.Kind.IsMany). Of a kind of records themselves, it adds the record.
-func (b *Batch) AddSubjects(k *kinds.Info, rkey []byte, subjects []Ref) {
+func (b *Batch) AddSubjects(k *kinds.Info, rkey []byte, subjects []Span) {
 	key := b.put(rkey)
 	switch {
 	case k.Kind.IsSelf():
@@ -132,7 +129,7 @@ func (b *Batch) AddSubjects(k *kinds.Info, rkey []byte, subjects []Ref) {
 		b.addOp(Op{Kind: k.Kind, Delete: true, Rkey: key})
 	}
 	for _, s := range subjects {
-		b.addOp(Op{Kind: k.Kind, Rkey: key, Subject: s.Span})
+		b.addOp(Op{Kind: k.Kind, Rkey: key, Subject: s})
 	}
 }
 

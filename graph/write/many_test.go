@@ -324,7 +324,7 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 					case !o.k.IsMany() && !o.k.IsSelf():
 						b.AddPut(o.k, o.rkey, []byte(o.list[0]))
 					default:
-						var refs []batch.Ref
+						var refs []batch.Span
 						for _, s := range o.list {
 							if o.k.IsMany() { // else the batch knows it
 								refs = append(refs, b.Keep([]byte(s)))

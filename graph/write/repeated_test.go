@@ -203,7 +203,7 @@ func testAbuseSearch(t *testing.T) {
 		if i%2 == 0 {
 			b.AddPut(kindOf("follow"), at(i), fmt.Appendf(nil, "did:web:s%d.example.com", i%1000))
 		} else {
-			b.AddSubjects(tags, at(i), []batch.Ref{b.Keep(fmt.Appendf(nil, "tag %d", i%1000))})
+			b.AddSubjects(tags, at(i), []batch.Span{b.Keep(fmt.Appendf(nil, "tag %d", i%1000))})
 		}
 	}
 	for i := range records {

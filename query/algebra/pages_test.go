@@ -192,7 +192,7 @@ func (w *world) grow(commits int) {
 				if other := w.subject(k); other != subjects[0] {
 					subjects = append(subjects, other)
 				}
-				var refs []batch.Ref
+				var refs []batch.Span
 				for _, s := range subjects {
 					refs = append(refs, w.b.Keep([]byte(s)))
 				}
