@@ -96,7 +96,6 @@ func (s *past) setBackfill(b format.Backfill) {
 		m := &l.modes
 		*m = write.Modes{Queues: s.o.Queued != nil, Archiving: b.Archive != "", Part: b.Around.Hops > 0}
 		m.Partial = m.Queues && b.Roster.Known() && !m.Archiving
-		m.Past = m.Queues && (b.Roster.Known() || len(b.Hosts) > 0)
 		if !m.Archiving {
 			l.archive = nil
 		}

@@ -117,9 +117,6 @@ const closeTime = 2 * time.Second
 
 // Close gives up the ids and the claim. It does not close the store below. The end of ctx does not cut it short.
 func (s *Store) Close(ctx context.Context) error {
-	if s.o.ReadOnly {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	s.ids.Close()

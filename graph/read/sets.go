@@ -1,7 +1,6 @@
 package read
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -150,7 +149,7 @@ func (t *Set) eachLeaf(r kv.Reader, each func(*format.Row) error) error {
 // leafOf returns bounds of keys. The first key in them is that of the leaf that a member of a set belongs to.
 func leafOf(l format.Layout, k kinds.Kind, subject, member dict.ID) (lo, hi []byte) {
 	lo = l.AppendSetLeafKey(nil, k, subject, member)
-	return lo, kv.PrefixEnd(bytes.Clone(l.LeavesBeside(lo)))
+	return lo, kv.PrefixEnd(l.LeavesBeside(lo))
 }
 
 // BeginLeaf begins the second read of Date.

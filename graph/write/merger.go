@@ -8,7 +8,6 @@ import (
 
 	"skein.blue/graph/format"
 	"skein.blue/intern/dict"
-	"skein.blue/internal/kv"
 )
 
 // Limits are the sizes above which a value is spilled.
@@ -126,8 +125,6 @@ func (m *Merger) TakeLarge(n int, mine func(key string) bool) (keys []string) {
 	}
 	return keys
 }
-
-var _ kv.Merger = (*Merger)(nil)
 
 // maxChunkBytes is the length of the byte form above which a chunk is too large, however few records it has: record
 // keys may have 512 bytes, and FoundationDB's values 100,000.

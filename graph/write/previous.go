@@ -1,7 +1,6 @@
 package write
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 
@@ -88,7 +87,7 @@ func (p *previous) leaves(tx kv.Txn) error {
 	for left := p.below; len(left) > 0; {
 		c := &p.all[left[0]]
 		p.kbuf = format.AppendRecordsKey(p.kbuf[:0], c.kind, c.actor)
-		end := kv.PrefixEnd(bytes.Clone(p.kbuf))
+		end := kv.PrefixEnd(p.kbuf)
 		p.kbuf = format.AppendLeafKey(p.kbuf, c.path)
 		left = left[1:]
 		err := tx.Scan(p.kbuf, end, false, func(key, v []byte) (bool, error) {

@@ -25,7 +25,6 @@ import (
 type Modes struct {
 	Queues    bool // repos with missed events are queued
 	Partial   bool // set after the backfill: from then on repos with an unknown past are queued, too
-	Past      bool // the past of all repos is being fetched, or was
 	Archiving bool // an archive is being read
 	Part      bool // the store holds a part of the network
 }

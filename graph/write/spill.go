@@ -69,7 +69,7 @@ func (s *setSpill) spill() error {
 	for leaves := 0; s.more() && leaves < spillLeaves; {
 		from := s.layout.AppendSetLeafKey(nil, s.kind, s.subject, s.first())
 		after, passed := true, 0 // all leaves; leaves without a change
-		if err := s.tx.Scan(from, kv.PrefixEnd(bytes.Clone(s.layout.LeavesBeside(from))), false, func(key, v []byte) (bool, error) {
+		if err := s.tx.Scan(from, kv.PrefixEnd(s.layout.LeavesBeside(from)), false, func(key, v []byte) (bool, error) {
 			after = false
 			_, _, _, last, _, err := s.layout.ParseSetKey(key)
 			switch {
@@ -259,7 +259,7 @@ var leafMemories = sync.Pool{New: func() any { return new(leafMemory) }}
 // keeps the records of other leaves, and those that would make a small leaf at the end.
 func (m *Merger) spillRecords(tx kv.Txn, c format.ChunkCoder, head []byte, reach uint64, records []format.Record, most int) error {
 	isRemoved := func(r format.Record) bool { return r.Flags == format.Removed }
-	end := kv.PrefixEnd(bytes.Clone(head))
+	end := kv.PrefixEnd(head)
 	rest, last := records, false
 	own, _ := leafMemories.Get().(*leafMemory)
 	defer leafMemories.Put(own)

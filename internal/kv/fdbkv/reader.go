@@ -256,8 +256,6 @@ func (r *reader) Scan(lo, hi []byte, reverse bool, each func(key, value []byte) 
 // from the engine.
 type callerDone struct{ error }
 
-func (callerDone) Error() string { return "done" }
-
 // maxCrossings limits how often one ViewAcross may continue in a newer snapshot.
 const maxCrossings = 1 << 20
 

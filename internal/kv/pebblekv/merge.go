@@ -18,10 +18,7 @@ func pebbleMerger(m kv.Merger) *pebble.Merger {
 	return &pebble.Merger{
 		Name: m.Name(),
 		Merge: func(key, value []byte) (pebble.ValueMerger, error) {
-			f, ok := pool.Get().(*folder)
-			if !ok {
-				f = new(folder)
-			}
+			f, _ := pool.Get().(*folder)
 			f.merger, f.pool, f.arena, f.key = m, pool, f.arena[:0], append(f.key[:0], key...)
 			return f, f.MergeNewer(value)
 		},
