@@ -58,11 +58,7 @@ func open(faults memkv.Faults) *memkv.Store {
 func take(t *testing.T, c *claim) *claim {
 	t.Helper()
 	must(t, c.take(t.Context()))
-	t.Cleanup(func() {
-		if err := c.close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, c.close(context.Background())) })
 	return c
 }
 
@@ -153,9 +149,7 @@ func TestTakeClaim(t *testing.T) {
 					must(t, c.take(t.Context()))
 					time.Sleep(10 * time.Second)
 					owned(t, store, c.row.Owner+"f")
-					if err := errors.Join(checked(t, store, c), c.close(t.Context())); err != nil {
-						t.Error(err)
-					}
+					must(t, errors.Join(checked(t, store, c), c.close(t.Context())))
 					owned(t, store, "")
 					if err := checked(t, store, c); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "was taken over") {
 						t.Errorf("a write after close: %v", err)
@@ -173,9 +167,7 @@ func TestClaimRefused(t *testing.T) {
 		owned(t, store, "onef standby0")
 		refused(t, writer(store, "two", time.Second), "4 partitions are written by one since ", "and it is alive")
 		owned(t, store, "onef standby0")
-		if err := checked(t, store, one); err != nil {
-			t.Error(err)
-		}
+		must(t, checked(t, store, one))
 		moved(t, one, 3)
 		moved(t, standby, 12)
 		refused(t, writer(store, "two", time.Second), "2 partitions are written by ", "and it is alive")
@@ -214,9 +206,7 @@ func TestTakeOver(t *testing.T) {
 		if err := checked(t, store, old); !errors.Is(err, ErrClaimed) {
 			t.Errorf("a write of the old writer: %v", err)
 		}
-		if err := checked(t, store, c); err != nil {
-			t.Error(err)
-		}
+		must(t, checked(t, store, c))
 		owned(t, store, "newf")
 	})
 	bubble(t, func(t *testing.T, store *memkv.Store) {
@@ -345,9 +335,7 @@ func TestLastMoment(t *testing.T) {
 			}
 		})
 		moved(t, second, 0)
-		if err := checked(t, store, old); err != nil {
-			t.Error(err)
-		}
+		must(t, checked(t, store, old))
 	})
 }
 

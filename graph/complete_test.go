@@ -229,9 +229,8 @@ func (n *net) open() {
 	n.store.off.Store(true)
 	defer func() { n.store.off.Store(false) }()
 	var err error
-	if n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3}); err != nil {
-		n.t.Fatal(err)
-	}
+	n.s, err = graph.Open(n.t.Context(), n.store, graph.Options{Queued: func([]batch.Queued) {}, Kinds: n.xs(), SliceSize: 3})
+	must(n.t, err)
 	n.fetches, n.list, n.lists, n.failed = nil, nil, nil, nil
 	if hosts := n.s.Backfill().Hosts; len(hosts) > 0 { // they are read again
 		n.lists = map[string]bool{}
@@ -882,20 +881,16 @@ func (n *net) move() {
 	n.store.off.Store(true)
 	defer func() { n.store.off.Store(false) }()
 	var out, again bytes.Buffer
-	if _, err := export.Write(n.t.Context(), n.store, &out, nil); err != nil {
-		n.t.Fatal(err)
-	}
+	_, err := export.Write(n.t.Context(), n.store, &out, nil)
+	must(n.t, err)
 	fresh := n.newStore()
 	fresh.off.Store(true)
 	s, err := graph.Open(n.t.Context(), fresh, graph.Options{Import: true})
 	must(n.t, err)
-	if _, err := export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil); err != nil {
-		n.t.Fatal(err)
-	}
-	must(n.t, s.Close(n.t.Context()))
-	if _, err := export.Write(n.t.Context(), fresh, &again, nil); err != nil {
-		n.t.Fatal(err)
-	}
+	_, err = export.Read(n.t.Context(), s, bytes.NewReader(out.Bytes()), nil)
+	must(n.t, errors.Join(err, s.Close(n.t.Context())))
+	_, err = export.Write(n.t.Context(), fresh, &again, nil)
+	must(n.t, err)
 	if out.String() != again.String() {
 		x, y := strings.Split(out.String(), "\n"), strings.Split(again.String(), "\n")
 		for i := range min(len(x), len(y)) {

@@ -52,9 +52,7 @@ func (b *backups) make(t *testing.T, s kv.Store, seq int64) {
 	must(t, p.Checkpoint(t.Context(), dir))
 	check := func(path string) error { return pebblekv.CheckFile(t.Context(), p.Merger(), path) }
 	r, err := backup.Create(t.Context(), b.to, backup.CreateOptions{Dir: dir, Time: at, Keep: 1, Check: check})
-	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.RemoveAll(dir)))
 	if r.Removed != len(b.made) {
 		t.Fatalf("%+v", r)
 	}

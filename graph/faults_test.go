@@ -110,9 +110,8 @@ func newWriting(t *testing.T, w *written, fs vfs.FS, fatal func(error)) *writing
 func (d *writing) open(fatal func(error)) {
 	d.t.Helper()
 	var err error
-	if d.store, err = openDisk(d.disk, fatal); err != nil {
-		d.t.Fatal(err)
-	}
+	d.store, err = openDisk(d.disk, fatal)
+	must(d.t, err)
 	d.s = openGraph(d.t, d.store)
 }
 
@@ -341,9 +340,8 @@ func TestFaultFlippedBits(t *testing.T) {
 				}
 				for range flips {
 					fs := harness.NewCrashFS()
-					if _, err := vfs.Clone(base, fs, "s", "s"); err != nil {
-						t.Fatal(err)
-					}
+					_, err := vfs.Clone(base, fs, "s", "s")
+					must(t, err)
 					if !flip(t, fs, "s/"+name, rng) {
 						continue
 					}

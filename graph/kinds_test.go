@@ -118,16 +118,14 @@ func TestKindsOfAnExport(t *testing.T) {
 	must(t, errors.Join(s.Apply(t.Context(), "relay", &b), s.Close(t.Context())))
 	for want := range 2 {
 		var text strings.Builder
-		if _, err := export.Write(t.Context(), from, &text, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := export.Write(t.Context(), from, &text, nil)
+		must(t, err)
 		forget(t, from)
 		to := memkv.Open(memkv.Options{Merger: merger()})
 		s, err := graph.Open(t.Context(), to, graph.Options{Import: true})
 		must(t, err)
-		if _, err := export.Read(t.Context(), s, strings.NewReader(text.String()), nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err = export.Read(t.Context(), s, strings.NewReader(text.String()), nil)
+		must(t, err)
 		closed(t, s)
 		s = openKinds(t, to, dict.Settings{}, nil)
 		if got := lacking(t, s); got != want {

@@ -286,9 +286,7 @@ func newFleet(t *testing.T, seed uint64, accounts, events int, every time.Durati
 	}
 	s := openWriter(t, f.store, movedPartitions, false)
 	err := s.ChangeBackfill(t.Context(), func(b *format.Backfill) { b.Roster = format.Roster{AsOf: time.Now(), Source: format.RosterRepos} })
-	if err = errors.Join(err, s.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, s.Close(t.Context())))
 	return f
 }
 
@@ -330,9 +328,7 @@ func (f *fleet) end() {
 	}
 	for _, p := range f.living() {
 		noted, _ := p.graph.Load().Holes()
-		if err := p.graph.Load().SetCompared(t.Context(), noted); err != nil {
-			t.Error(err)
-		}
+		must(t, p.graph.Load().SetCompared(t.Context(), noted))
 	}
 	for _, p := range f.processes {
 		p.cancel()

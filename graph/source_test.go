@@ -91,16 +91,13 @@ func TestLiveSource(t *testing.T) {
 			if ok != (cursor > 0) || c.Seq != cursor || listening != live || live && !since.Equal(now) || len(s.Cursors()) != map[bool]int{true: 1}[ok] {
 				t.Errorf("cursor %+v %v, live %v since %v", c, ok, listening, since)
 			}
-			err := s.View(t.Context(), func(sn *ask.View) error {
+			must(t, s.View(t.Context(), func(sn *ask.View) error {
 				all, err := sn.Cursors()
 				if len(all) != len(s.Cursors()) {
 					t.Errorf("a question sees %+v", all)
 				}
 				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}))
 		}
 		look(s, 0, true)
 		must(t, s.SetFuture(t.Context(), "relay"))

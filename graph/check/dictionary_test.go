@@ -13,9 +13,8 @@ func TestBrokenDictionary(t *testing.T) {
 	lease := func(b *bench) (key string, l dict.Lease) {
 		key = b.first(dict.KeyLease, func(k string, v []byte) (ok bool) {
 			var err error
-			if l, err = dict.DecodeLease([]byte(k), v); err != nil {
-				b.t.Fatal(err)
-			}
+			l, err = dict.DecodeLease([]byte(k), v)
+			must(b.t, err)
 			return true
 		})
 		return key, l

@@ -70,9 +70,7 @@ func TestImportAfterDamaged(t *testing.T) {
 				if got := exported(t, p.store); got != good {
 					t.Errorf("%s, %s, reopens=%v: the export became\n%s\nand was\n%s", name, layout, reopens, got, good)
 				}
-				if err := check.Store(t.Context(), p.store, func(problem string) { t.Errorf("%s, %s: %s", name, layout, problem) }, nil); err != nil {
-					t.Error(err)
-				}
+				must(t, check.Store(t.Context(), p.store, func(problem string) { t.Errorf("%s, %s: %s", name, layout, problem) }, nil))
 			}
 		}
 	}

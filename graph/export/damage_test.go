@@ -65,9 +65,8 @@ func unfinished(t *testing.T, store *memkv.Store) {
 func finish(t *testing.T, p *place, text string) {
 	t.Helper()
 	unfinished(t, p.store)
-	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil)
+	must(t, err)
 	for _, other := range []string{text, strings.Replace(text, "did:plc:a", "did:plc:c", 1)} {
 		refused(t, p, "into a store that is not empty", other)
 	}
@@ -75,9 +74,7 @@ func finish(t *testing.T, p *place, text string) {
 	if got := exported(t, p.store); got != text {
 		t.Errorf("the export became\n%s\nand was\n%s", got, text)
 	}
-	if err := check.Store(t.Context(), p.store, func(problem string) { t.Error(problem) }, nil); err != nil {
-		t.Error(err)
-	}
+	must(t, check.Store(t.Context(), p.store, func(problem string) { t.Error(problem) }, nil))
 }
 
 // TestTruncated: an export that was truncated anywhere is refused.

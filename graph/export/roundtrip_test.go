@@ -156,9 +156,8 @@ var doubts = regexp.MustCompile(`\{"doubts":.*\n`)
 func exported(t *testing.T, store *memkv.Store) string {
 	t.Helper()
 	var out strings.Builder
-	if _, err := export.Write(t.Context(), store, &out, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := export.Write(t.Context(), store, &out, nil)
+	must(t, err)
 	return out.String()
 }
 
@@ -166,9 +165,8 @@ func exported(t *testing.T, store *memkv.Store) string {
 func imported(t *testing.T, settings dict.Settings, text string) *memkv.Store {
 	t.Helper()
 	p := open(t, settings, true)
-	if _, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := export.Read(t.Context(), p.Store, strings.NewReader(text), nil)
+	must(t, err)
 	p.close()
 	return p.store
 }
@@ -202,9 +200,7 @@ func TestRoundTrip(t *testing.T) {
 			if got := exported(t, store); got != text {
 				t.Errorf("from %s to %s: %d bytes became %d others", from, to, len(text), len(got))
 			}
-			if err := check.Store(t.Context(), store, func(problem string) { t.Errorf("from %s to %s: %s", from, to, problem) }, nil); err != nil {
-				t.Error(err)
-			}
+			must(t, check.Store(t.Context(), store, func(problem string) { t.Errorf("from %s to %s: %s", from, to, problem) }, nil))
 		}
 	}
 }
@@ -250,9 +246,8 @@ func TestStreamContinuesAfterImport(t *testing.T) {
 			one.fill(5)
 			two := &place{t: t, store: imported(t, other, exported(t, one.store)), seq: one.seq}
 			var err error
-			if two.Store, err = graph.Open(t.Context(), two.store, graph.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			two.Store, err = graph.Open(t.Context(), two.store, graph.Options{})
+			must(t, err)
 			for _, p := range []*place{one, two} {
 				p.account("did:plc:000000000000000000000003", true, false)
 				p.commit("did:plc:000000000000000000000010", "", 1, func() { p.b.AddPut(1, []byte("new"), []byte("did:web:new.com")) })
@@ -351,9 +346,8 @@ func TestFewRoundTrips(t *testing.T) {
 	trips, unused := 0, 0
 	p := &place{t: t, store: memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Trips: func(n, more int) { trips, unused = n, more }})}
 	var err error
-	if p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}}); err != nil {
-		t.Fatal(err)
-	}
+	p.Store, err = graph.Open(t.Context(), p.store, graph.Options{Intern: intern.Options{Settings: dict.SharedSettings}})
+	must(t, err)
 	for i := range accounts {
 		p.commit(fmt.Sprintf("did:plc:%024d", i), "", byte(i), func() { p.b.AddPut(1, []byte(tid(uint64(i)<<30)), []byte("did:plc:b")) })
 	}

@@ -50,11 +50,7 @@ func openPebble(t *testing.T, l write.Limits) kv.Store {
 	t.Helper()
 	s, err := pebblekv.Open(pebblekv.Options{Dir: t.TempDir(), Create: true, Memory: 16 << 20, Merger: write.NewMerger(l)})
 	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, s.Close()) })
 	return s
 }
 

@@ -185,9 +185,8 @@ func testLabels(t *testing.T, settings dict.Settings, seed uint64) {
 		}
 		for more := true; more; {
 			var err error
-			if more, err = s.ExpireLabels(t.Context(), time.UnixMicro(now)); err != nil {
-				t.Fatal(err)
-			}
+			more, err = s.ExpireLabels(t.Context(), time.UnixMicro(now))
+			must(t, err)
 		}
 		switch rng.IntN(30) {
 		case 0:
@@ -232,22 +231,18 @@ func TestManyLabelsExpire(t *testing.T) {
 	writes := 0
 	for more := true; more; writes++ {
 		var err error
-		if more, err = s.ExpireLabels(t.Context(), at.Add(2*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		more, err = s.ExpireLabels(t.Context(), at.Add(2*time.Hour))
+		must(t, err)
 	}
 	if writes < 4 {
 		t.Errorf("3000 labels expired in %d writes", writes)
 	}
-	err := s.View(t.Context(), func(sn *ask.View) error {
+	must(t, s.View(t.Context(), func(sn *ask.View) error {
 		left, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, kinds.LabeledAccount, id) }, dict.URI, kinds.LabelSet(state.DID, "value1"))
 		if len(left) > 0 {
 			t.Errorf("%q have an expired label", left)
 		}
 		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 	verify(t, store)
 }

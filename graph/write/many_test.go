@@ -397,14 +397,12 @@ func testManySubjects(t *testing.T, settings dict.Settings, seed uint64) {
 	compare(store, s, "at the end")
 	verify(t, store)
 	var file bytes.Buffer
-	if _, err := export.Write(t.Context(), store, &file, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = export.Write(t.Context(), store, &file, nil)
+	must(t, err)
 	other := memkv.Open(faulty(seed + 100))
 	copied := open(t, other, graph.Options{Intern: intern.Options{Settings: settings, Owner: "copy"}})
-	if _, err := export.Read(t.Context(), copied, &file, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = export.Read(t.Context(), copied, &file, nil)
+	must(t, err)
 	compare(other, copied, "imported")
 	verify(t, other)
 }

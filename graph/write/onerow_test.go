@@ -39,16 +39,13 @@ func TestOneRowInOneWrite(t *testing.T) {
 		}
 		apply(t, s, "relay", &b)
 		if subject == "did:web:popular.example.com" {
-			err := s.View(t.Context(), func(sn *ask.View) error {
+			must(t, s.View(t.Context(), func(sn *ask.View) error {
 				all, err := members(sn, dict.DID, func(id dict.ID) (sets.Set, error) { return actors(sn, kindOf("follow"), id) }, dict.DID, subject)
 				if len(all) != last-first {
 					t.Errorf("%d members of %d", len(all), last-first)
 				}
 				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			}))
 		}
 		must(t, s.Close(t.Context()))
 	}

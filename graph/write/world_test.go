@@ -24,7 +24,6 @@ import (
 // smallLimits spill early and often.
 var smallLimits = write.Limits{Row: 6, Chunk: 5}
 
-// memory returns an empty store in memory.
 // must ends a test at an error.
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -33,6 +32,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// memory returns an empty store in memory.
 func memory(l write.Limits) *memkv.Store {
 	return memkv.Open(memkv.Options{Merger: write.NewMerger(l)})
 }
