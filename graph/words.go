@@ -53,6 +53,7 @@ const (
 	ResyncInactive = format.ResyncInactive
 
 	RosterRepos   = format.RosterRepos
+	RosterStream  = format.RosterStream
 	RosterArchive = format.RosterArchive
 
 	KindAdded      = format.KindAdded

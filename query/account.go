@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -82,13 +83,13 @@ func getAccount(ctx context.Context, q *call) (any, error) {
 // describe sets the account's state and a sentence that explains it.
 func (a *accountState) describe(x *evidence.Index, of *evidence.Account) {
 	st := &of.State
-	if st.Has(ask.FlagHasRev) {
+	if st.Has(graph.FlagHasRev) {
 		a.Rev, a.Time = st.Rev.String(), stamp(time.UnixMicro(int64(ask.MicrosOf(uint64(st.Rev)))))
 	}
 	a.State = x.Account(of)
 	a.Description = evidence.Description(a.State)
-	a.Partial, a.Desync = st.Has(ask.FlagPartial) || a.State == evidence.Unknown, st.Has(ask.FlagDesync)
-	if a.Active = !st.Has(ask.FlagHidden); !a.Active {
+	a.Partial, a.Desync = st.Has(graph.FlagPartial) || a.State == evidence.Unknown, st.Has(graph.FlagDesync)
+	if a.Active = !st.Has(graph.FlagHidden); !a.Active {
 		a.Description = "The account is inactive, so it does not appear in answers. " + a.Description
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern/dict"
@@ -156,8 +157,8 @@ func (c *claim) ofEverybody(subject string, w language.Window, of kinds.Kind) {
 func (c *claim) own(names []language.Literal, ids []dict.ID, w language.Window, of ...kinds.Kind) error {
 	unseen := slices.DeleteFunc(slices.Clone(ids), func(id dict.ID) bool { return id == dict.None || c.states[id] != nil })
 	slices.Sort(unseen)
-	err := c.sn.States(unseen, func(i int, st ask.RepoState, known bool) error {
-		if id := unseen[i]; !st.Has(ask.FlagResync) { // else its row is read, too
+	err := c.sn.States(unseen, func(i int, st graph.RepoState, known bool) error {
+		if id := unseen[i]; !st.Has(graph.FlagResync) { // else its row is read, too
 			c.states[id] = &evidence.Account{State: st, Known: known, Unwritten: c.index.Unwritten.Has("", id)}
 		}
 		return nil
@@ -290,7 +291,7 @@ func (c *claim) settle(to *caveats) error {
 	var oldest time.Time
 	roster := c.everybody
 	for _, a := range c.states {
-		if roster = roster || !a.State.Has(ask.FlagHasRev); a.State.Has(ask.FlagHasRev) {
+		if roster = roster || !a.State.Has(graph.FlagHasRev); a.State.Has(graph.FlagHasRev) {
 			oldest = earlier(oldest, time.UnixMicro(int64(ask.MicrosOf(uint64(a.State.Rev)))))
 		}
 	}

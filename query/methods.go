@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/intern/dict"
 	"skein.blue/internal/sets"
@@ -179,8 +180,8 @@ func sourceName(source string) string {
 // statsEvidence is what is known of the network as a whole, in getStats.
 type statsEvidence struct {
 	Since    string            `json:"since,omitempty"`  // since when the stream has had no hole
-	Roster   *ask.Roster       `json:"roster,omitempty"` // the list of all accounts
-	Around   *ask.Around       `json:"around,omitempty"` // the part of the network that is indexed
+	Roster   *graph.Roster     `json:"roster,omitempty"` // the list of all accounts
+	Around   *graph.Around     `json:"around,omitempty"` // the part of the network that is indexed
 	Reason   string            `json:"reason,omitempty"` // why answers that depend on everybody are incomplete
 	Evidence *evidence.Missing `json:"missing,omitempty"`
 
@@ -204,8 +205,8 @@ func evidenceOf(x *evidence.Index) (e statsEvidence) {
 func getStats(ctx context.Context, q *call) (any, error) {
 	o := &q.server.o
 	var counts ask.Counts
-	var cursors []ask.Cursor
-	var labelers map[string]ask.Labeler
+	var cursors []graph.Cursor
+	var labelers map[string]graph.Labeler
 	var cl *claim
 	err := q.View(ctx, func(sn *ask.View) (err error) {
 		cl = q.claim(sn)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/intern"
@@ -34,7 +35,7 @@ type Evaluation struct {
 
 	Expr     *language.Expr
 	IDs      []dict.ID                // of Expr.Strings, and of others; dict.None where a string has no id
-	labelers map[string]ask.Labeler   // by DID, of the expression's labeled(…)
+	labelers map[string]graph.Labeler // by DID, of the expression's labeled(…)
 	firsts   map[language.Literal]int // index of the first of equal Expr.Strings; see standIn
 
 	Exact       bool                                  // fail instead of reading a sample
@@ -467,4 +468,4 @@ func findLabelers(v *Evaluation) (err error) {
 }
 
 // Labeler returns how far the labels of a leaf that is labeled(…) are read.
-func (v *Evaluation) Labeler(n *language.Node) ask.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }
+func (v *Evaluation) Labeler(n *language.Node) graph.Labeler { return v.labelers[v.Expr.LabelerOf(n)] }

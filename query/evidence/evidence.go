@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/kinds"
 	"skein.blue/query/language"
@@ -120,7 +121,7 @@ func (x *Index) Roster() *Missing {
 		return &Missing{Roster: 1, Reason: "skein is reading the lists of all accounts"}
 	case !r.Known() && x.Counts.Accounts == 0:
 		return &Missing{Roster: 1, Reason: "nothing is indexed yet"}
-	case !r.Known() || r.Source == ask.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
+	case !r.Known() || r.Source == graph.RosterStream && x.Counts.Partial > 0: // an account is older than the stream
 		return &Missing{Roster: 1, Reason: "skein has not read a list of all accounts, so it may not know some (operators: skein backfill)"}
 	case r.Unconfirmed:
 		return &Missing{Roster: 1, Reason: "skein has read a list of all accounts, and has not yet compared it with the relay's"}
@@ -189,16 +190,16 @@ func (x *Index) Everybody(of string, k kinds.Kind, w language.Window) *Missing {
 type Account struct {
 	DID    string
 	Known  bool // it has a state
-	State  ask.RepoState
-	Queued *ask.Resync // its row in the queue of repos to fetch; nil: none
+	State  graph.RepoState
+	Queued *graph.Resync // its row in the queue of repos to fetch; nil: none
 
 	Unwritten bool // no living writer indexes it
 }
 
 // Own returns what is missing of an account's own records of a kind, within a window.
 func (x *Index) Own(a *Account, k kinds.Kind, w language.Window) *Missing {
-	hidden := a.State.Has(ask.FlagHidden)
-	asked := !a.State.Has(ask.FlagResync) || a.Queued != nil && a.Queued.State == ask.ResyncInactive               // its host says that it is inactive
+	hidden := a.State.Has(graph.FlagHidden)
+	asked := !a.State.Has(graph.FlagResync) || a.Queued != nil && a.Queued.State == graph.ResyncInactive           // its host says that it is inactive
 	if hidden && asked && !x.Holes.Uncompared() && !a.Unwritten && (a.State.AccountSource != 0 || !x.archived()) { // its sets are empty
 		return nil
 	}
@@ -226,7 +227,7 @@ const (
 // Account returns the state of an account's own records.
 func (x *Index) Account(a *Account) string {
 	st := &a.State
-	bare := !a.Known || st.Flags&(ask.FlagHasRev|ask.FlagDesync|ask.FlagPartial|ask.FlagResync|ask.FlagReturned) == 0
+	bare := !a.Known || st.Flags&(graph.FlagHasRev|graph.FlagDesync|graph.FlagPartial|graph.FlagResync|graph.FlagReturned) == 0
 	switch {
 	case a.Unwritten:
 		return Unwritten
@@ -234,13 +235,13 @@ func (x *Index) Account(a *Account) string {
 		return Complete
 	case bare:
 		return Unknown
-	case st.Has(ask.FlagDesync):
+	case st.Has(graph.FlagDesync):
 		return Desynchronized
-	case st.Has(ask.FlagPartial):
+	case st.Has(graph.FlagPartial):
 		return Partial
 	case !st.Complete():
 		return Queued
-	case x.Holes.Uncompared(), x.archived() && st.Has(ask.FlagNoRoot):
+	case x.Holes.Uncompared(), x.archived() && st.Has(graph.FlagNoRoot):
 		return Unverified
 	}
 	return Complete
@@ -261,7 +262,7 @@ var descriptions = map[string]struct{ description, reason string }{
 
 // explain says what is missing of an account.
 func (x *Index) explain(a *Account) string {
-	if a.Queued != nil && a.Queued.State == ask.ResyncFailed {
+	if a.Queued != nil && a.Queued.State == graph.ResyncFailed {
 		return fmt.Sprintf("the repo of %s may have changed and could not be fetched (%s); getAccount has the details", a.DID, a.Queued.Failure)
 	}
 	return fmt.Sprintf(descriptions[x.Account(a)].reason, a.DID)
@@ -272,12 +273,12 @@ func (x *Index) explain(a *Account) string {
 const staleLabels = 5 * time.Minute
 
 // Labeler returns what is missing of a labeler's labels.
-func Labeler(l ask.Labeler, now time.Time) *Missing {
+func Labeler(l graph.Labeler, now time.Time) *Missing {
 	var what string
 	switch {
 	case !l.Missed.IsZero():
 		what = fmt.Sprintf("labeler %s no longer has all of its labels: some from before %s are missing", l.DID, l.Missed.Format(time.RFC3339))
-	case l.Problem == ask.LabelerRemoved:
+	case l.Problem == graph.LabelerRemoved:
 		what = fmt.Sprintf("this server no longer reads labeler %s (operators: --labelers); new labels may be missing", l.DID)
 	case l.Problem != "": // it may name addresses that are nobody's business
 		what = fmt.Sprintf("skein cannot read labeler %s at present; new labels may be missing (operators: see the log)", l.DID)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"skein.blue/graph"
 	"skein.blue/graph/ask"
 	"skein.blue/graph/format"
 	"skein.blue/graph/kinds"
@@ -31,7 +32,7 @@ func index(changes ...func(x *evidence.Index)) *evidence.Index {
 	x := &evidence.Index{
 		Known: ask.Known{
 			Holes:  format.Holes{Unbroken: noon},
-			Past:   format.Backfill{Roster: ask.Roster{AsOf: noon, Source: format.RosterRepos}},
+			Past:   format.Backfill{Roster: graph.Roster{AsOf: noon, Source: format.RosterRepos}},
 			Counts: format.AccountCounts{Accounts: 100},
 		},
 		Source: func(k kinds.Kind) string { return kinds.BuiltIn.Info(k).Name },
@@ -42,7 +43,7 @@ func index(changes ...func(x *evidence.Index)) *evidence.Index {
 	return x
 }
 
-func unread(x *evidence.Index)  { x.Past.Roster = ask.Roster{} }
+func unread(x *evidence.Index)  { x.Past.Roster = graph.Roster{} }
 func hole(x *evidence.Index)    { x.Holes.Noted++ }
 func healed(x *evidence.Index)  { x.Holes.Noted, x.Holes.Compared = 1, 1 }
 func live(x *evidence.Index)    { unread(x); x.Counts.Partial, x.Counts.Incomplete = 7, 7 }
@@ -60,7 +61,7 @@ func swept(x *evidence.Index) {
 
 func part(x *evidence.Index) {
 	unread(x)
-	x.Past.Around = ask.Around{Centers: []string{"did:web:a.example.com"}, Hops: 1, Members: 9, Since: noon.Add(time.Minute)}
+	x.Past.Around = graph.Around{Centers: []string{"did:web:a.example.com"}, Hops: 1, Members: 9, Since: noon.Add(time.Minute)}
 }
 
 // check compares what is missing with numbers and a part of the reason, "" for nothing.
@@ -131,13 +132,13 @@ func TestEverybody(t *testing.T) {
 // An account's own records are there if it is whole, whatever is known of others, or if its events since a time were heard.
 func TestOwn(t *testing.T) {
 	state := func(flags uint16) evidence.Account {
-		return evidence.Account{DID: "did:web:x.example.com", Known: true, State: ask.RepoState{Flags: flags}}
+		return evidence.Account{DID: "did:web:x.example.com", Known: true, State: graph.RepoState{Flags: flags}}
 	}
-	const rev = ask.FlagHasRev
+	const rev = graph.FlagHasRev
 	unwritten := func(flags uint16) evidence.Account { a := state(flags); a.Unwritten = true; return a }
 	unknown := evidence.Account{DID: "did:web:x.example.com"}
-	failed := state(rev | ask.FlagResync)
-	failed.Queued = &ask.Resync{State: ask.ResyncFailed, Failure: "no such host"}
+	failed := state(rev | graph.FlagResync)
+	failed.Queued = &graph.Resync{State: graph.ResyncFailed, Failure: "no such host"}
 	var all language.Window
 	for what, c := range map[string]struct {
 		x      *evidence.Index
@@ -156,36 +157,36 @@ func TestOwn(t *testing.T) {
 		"unknown, since, in a part":        {index(part), unknown, from(time.Minute), evidence.Unknown, "has no records"},
 		"unknown, after a hole":            {index(hole), unknown, from(0), evidence.Unknown, "has no records"},
 		"of an unlisted host":              {index(func(x *evidence.Index) { x.Past.Roster.Unlisted = []string{"h"} }), unknown, all, evidence.Unknown, "has no records"},
-		"partial":                          {index(), state(rev | ask.FlagPartial), all, evidence.Partial, "from before the index first saw it"},
-		"partial, since":                   {index(live), state(rev | ask.FlagPartial), from(0), evidence.Partial, ""},
-		"partial and queued, since":        {index(live), state(rev | ask.FlagPartial | ask.FlagResync), from(0), evidence.Partial, ""},
-		"partial, since, in a part":        {index(part), state(rev | ask.FlagPartial), from(time.Minute), evidence.Partial, "from before"},
-		"partial, before":                  {index(live), state(rev | ask.FlagPartial), from(-1), evidence.Partial, "from before"},
-		"desynchronized":                   {index(), state(rev | ask.FlagDesync), all, evidence.Desynchronized, "missed some events"},
-		"desynchronized, since":            {index(), state(rev | ask.FlagDesync), from(0), evidence.Desynchronized, "missed some events"},
-		"partial, desynchronized, since":   {index(), state(rev | ask.FlagDesync | ask.FlagPartial), from(0), evidence.Desynchronized, "missed some events"},
-		"queued":                           {index(), state(rev | ask.FlagResync), all, evidence.Queued, "skein will refetch it"},
-		"queued, since":                    {index(), state(rev | ask.FlagResync), from(0), evidence.Queued, "skein will refetch it"},
-		"listed":                           {index(), state(ask.FlagResync), all, evidence.Queued, "skein will refetch it"},
+		"partial":                          {index(), state(rev | graph.FlagPartial), all, evidence.Partial, "from before the index first saw it"},
+		"partial, since":                   {index(live), state(rev | graph.FlagPartial), from(0), evidence.Partial, ""},
+		"partial and queued, since":        {index(live), state(rev | graph.FlagPartial | graph.FlagResync), from(0), evidence.Partial, ""},
+		"partial, since, in a part":        {index(part), state(rev | graph.FlagPartial), from(time.Minute), evidence.Partial, "from before"},
+		"partial, before":                  {index(live), state(rev | graph.FlagPartial), from(-1), evidence.Partial, "from before"},
+		"desynchronized":                   {index(), state(rev | graph.FlagDesync), all, evidence.Desynchronized, "missed some events"},
+		"desynchronized, since":            {index(), state(rev | graph.FlagDesync), from(0), evidence.Desynchronized, "missed some events"},
+		"partial, desynchronized, since":   {index(), state(rev | graph.FlagDesync | graph.FlagPartial), from(0), evidence.Desynchronized, "missed some events"},
+		"queued":                           {index(), state(rev | graph.FlagResync), all, evidence.Queued, "skein will refetch it"},
+		"queued, since":                    {index(), state(rev | graph.FlagResync), from(0), evidence.Queued, "skein will refetch it"},
+		"listed":                           {index(), state(graph.FlagResync), all, evidence.Queued, "skein will refetch it"},
 		"failed":                           {index(), failed, all, evidence.Queued, "could not be fetched (no such host)"},
 		"after a hole":                     {index(hole), state(rev), all, evidence.Unverified, "the repo of did:web:x.example.com with the relay"},
 		"since a hole":                     {index(hole), state(rev), from(time.Hour), evidence.Unverified, "since events were lost"},
 		"after a compared hole":            {index(healed), state(rev), all, evidence.Complete, ""},
 		"its writer has stopped":           {index(stopped), unwritten(rev), all, evidence.Unwritten, "did:web:x.example.com is not indexed at present"},
 		"its writer has stopped, since":    {index(live, stopped), unwritten(rev), from(0), evidence.Unwritten, "not indexed at present"},
-		"its writer has stopped, hidden":   {index(stopped), unwritten(rev | ask.FlagHidden), all, evidence.Unwritten, "not indexed at present"},
+		"its writer has stopped, hidden":   {index(stopped), unwritten(rev | graph.FlagHidden), all, evidence.Unwritten, "not indexed at present"},
 		"its writer has stopped, unknown":  {index(stopped), evidence.Account{DID: "did:web:x.example.com", Unwritten: true}, all, evidence.Unwritten, "not indexed"},
 		"another writer has stopped":       {index(stopped), state(rev), all, evidence.Complete, ""},
-		"another has stopped, since":       {index(live, stopped), state(rev | ask.FlagPartial), from(0), evidence.Partial, ""},
+		"another has stopped, since":       {index(live, stopped), state(rev | graph.FlagPartial), from(0), evidence.Partial, ""},
 		"another has stopped, unknown":     {index(stopped), unknown, all, evidence.Complete, ""},
-		"another has stopped, hidden":      {index(stopped), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
-		"hidden":                           {index(live), state(rev | ask.FlagHidden | ask.FlagDesync), all, evidence.Desynchronized, ""},
-		"hidden and queued":                {index(), state(rev | ask.FlagHidden | ask.FlagResync), all, evidence.Queued, "skein will refetch it"},
-		"inactive, as its host says":       {index(), evidence.Account{Known: true, State: ask.RepoState{Flags: rev | ask.FlagHidden | ask.FlagResync}, Queued: &ask.Resync{State: ask.ResyncInactive}}, all, evidence.Queued, ""},
-		"hidden, after a hole":             {index(hole), state(rev | ask.FlagHidden), all, evidence.Unverified, "since events were lost"},
+		"another has stopped, hidden":      {index(stopped), state(rev | graph.FlagHidden | graph.FlagDesync), all, evidence.Desynchronized, ""},
+		"hidden":                           {index(live), state(rev | graph.FlagHidden | graph.FlagDesync), all, evidence.Desynchronized, ""},
+		"hidden and queued":                {index(), state(rev | graph.FlagHidden | graph.FlagResync), all, evidence.Queued, "skein will refetch it"},
+		"inactive, as its host says":       {index(), evidence.Account{Known: true, State: graph.RepoState{Flags: rev | graph.FlagHidden | graph.FlagResync}, Queued: &graph.Resync{State: graph.ResyncInactive}}, all, evidence.Queued, ""},
+		"hidden, after a hole":             {index(hole), state(rev | graph.FlagHidden), all, evidence.Unverified, "since events were lost"},
 		"whole, of a kind that was added":  {index(lacking), state(rev), all, evidence.Complete, "like has been indexed only since"},
 		"in a part, of one that was added": {index(swept), state(rev), all, evidence.Complete, ""},
-		"hidden, of a kind that was added": {index(lacking), state(rev | ask.FlagHidden), all, evidence.Complete, ""},
+		"hidden, of a kind that was added": {index(lacking), state(rev | graph.FlagHidden), all, evidence.Complete, ""},
 		"whole, since a kind was added":    {index(lacking), state(rev), from(time.Minute), evidence.Complete, ""},
 	} {
 		accounts := int64(0)
@@ -204,13 +205,13 @@ func TestOwn(t *testing.T) {
 
 // A labeler's labels are there while it shows that it has sent everything.
 func TestLabelers(t *testing.T) {
-	for reason, l := range map[string]ask.Labeler{
+	for reason, l := range map[string]graph.Labeler{
 		"":                       {Current: true, Seen: noon.Add(-5 * time.Minute)},
 		"at 2026-11-28T11:54:59": {Current: true, Seen: noon.Add(-5*time.Minute - time.Second)},
 		"at 0001-01-01":          {Current: true},
 		"may not have read all labels of did:web:m.example.com yet": {Seen: noon},
 		"some from before 2026-11-28T12:00:00Z are missing":         {Current: true, Seen: noon, Missed: noon},
-		"no longer reads labeler did:web:m.example.com":             {Current: true, Seen: noon, Problem: ask.LabelerRemoved},
+		"no longer reads labeler did:web:m.example.com":             {Current: true, Seen: noon, Problem: graph.LabelerRemoved},
 		"cannot read labeler did:web:m.example.com at present":      {Current: true, Seen: noon, Problem: "dial https://secret"},
 	} {
 		l.DID = "did:web:m.example.com"
@@ -240,8 +241,8 @@ func TestMissing(t *testing.T) {
 
 // Until an archive's rows are compared with the relay's list, or followed by a commit, they prove no account.
 func TestArchiveIsUnconfirmed(t *testing.T) {
-	archived := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev | format.FlagNoRoot}}
-	followed := &evidence.Account{Known: true, State: ask.RepoState{Flags: format.FlagHasRev}}
+	archived := &evidence.Account{Known: true, State: graph.RepoState{Flags: format.FlagHasRev | format.FlagNoRoot}}
+	followed := &evidence.Account{Known: true, State: graph.RepoState{Flags: format.FlagHasRev}}
 	reading := index(func(x *evidence.Index) { x.Past.Archive = "https://archive.example.com" })
 	read := index(func(x *evidence.Index) { x.Past.Roster.Unconfirmed, x.Past.Roster.Archived = true, true })
 	for x, want := range map[*evidence.Index]string{index(): evidence.Complete, reading: evidence.Unverified, read: evidence.Unverified} {
@@ -250,7 +251,7 @@ func TestArchiveIsUnconfirmed(t *testing.T) {
 		}
 	}
 	check(t, "everybody", read.All(), 0, 1, 0, "has not yet compared it")
-	hidden, last := &evidence.Account{State: ask.RepoState{Flags: format.FlagHidden}}, &evidence.Account{State: ask.RepoState{Flags: format.FlagHidden, AccountSource: 1}}
+	hidden, last := &evidence.Account{State: graph.RepoState{Flags: format.FlagHidden}}, &evidence.Account{State: graph.RepoState{Flags: format.FlagHidden, AccountSource: 1}}
 	for _, w := range []language.Window{{}, from(0)} {
 		check(t, "hidden", reading.Own(hidden, likes, w), 1, 0, 0, "has no records of")
 		check(t, "hidden by the stream", reading.Own(last, likes, w), 0, 0, 0, "")
