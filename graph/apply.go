@@ -108,9 +108,9 @@ func (l *lane) apply(ctx context.Context, source string, b *batch.Batch) error {
 }
 
 // setAside sets an event aside that needs a malformed value of the store, and reports whether it could: the repo is
-// desynchronized, nothing is guessed, and the value stays as it is. It cannot for other events.
+// desynchronized, nothing is guessed, and the value stays as it is. It cannot for events other than commits and rows of an archive.
 func (l *lane) setAside(ev *batch.Event, b *batch.Batch, err error) bool {
-	if !ev.SetAside() {
+	if ev.Kind == batch.EventSnapshot || !ev.SetAside() {
 		return false
 	}
 	if held, ok := l.store.limiter.Allow("malformed"); ok {

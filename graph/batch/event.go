@@ -34,10 +34,10 @@ type Event struct {
 	PrevData format.Root // with HasPrevData
 }
 
-// SetAside makes a commit, or rows of an archive, an event whose operations cannot be read (docs/semantics.md#s22). It reports
+// SetAside makes a commit, rows of an archive, or a snapshot an event whose operations cannot be read (docs/semantics.md#s22). It reports
 // whether the event was one with operations.
 func (e *Event) SetAside() bool {
-	if e.Kind != EventCommit && e.Kind != EventArchived || e.Ops.IsEmpty() {
+	if e.Kind != EventCommit && e.Kind != EventArchived && e.Kind != EventSnapshot || e.Ops.IsEmpty() {
 		return false
 	}
 	e.Ops, e.Flags = Span{}, e.Flags&^HasData|IsDamaged

@@ -74,7 +74,7 @@ func (o Outcome) String() string {
 // to ask Outcome with.
 func (b *Batch) AddSnapshot(s *Snapshot) int {
 	n := len(b.snapshots)
-	b.add(format.Seq(n), EventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data})
+	b.add(format.Seq(n), EventSnapshot, &Commit{DID: s.DID, Rev: s.Rev, Data: s.Data}).Flags &^= IsDamaged
 	b.snapshots = append(b.snapshots, Snapshot{Generation: s.Generation, From: s.From, To: s.To, First: s.First, Last: s.Last})
 	b.outcomes = append(b.outcomes, NotQueued)
 	return n

@@ -152,7 +152,7 @@ const (
 	FlagPartial                     // the repo's past was never seen
 	FlagDesync                      // the index missed something of the repo
 	FlagHidden                      // the last #account said active: false
-	FlagErasing                     // deleted, and not completely erased yet
+	FlagErasing                     // its records are being erased
 	flagAccount                     // an #account was seen
 	flagDeleted                     // the account was deleted once
 	flagAhead                       // top is above rev

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"skein.blue/graph"
 	"skein.blue/graph/batch"
@@ -14,6 +15,7 @@ import (
 	"skein.blue/intern/dict"
 	"skein.blue/internal/kv"
 	"skein.blue/internal/sim/kvtest"
+	"skein.blue/internal/sim/memkv"
 )
 
 func TestMain(m *testing.M) { os.Exit(kvtest.Main(m)) }
@@ -95,4 +97,27 @@ func longKeys(n int) (keys []string) {
 		keys = append(keys, fmt.Sprintf("%08d%s", i, strings.Repeat("k", 504)))
 	}
 	return keys
+}
+
+// What a snapshot changes is too large for one write: it is placed once the stored records are erased.
+func TestSnapshotTooLarge(t *testing.T) {
+	const did = "did:web:u1.example.com"
+	store := memkv.Open(memkv.Options{Merger: write.NewMerger(write.Limits{}), Limits: memkv.Limits{Key: 1e4, Value: 1e5, Txn: 40_000, Age: time.Hour}})
+	s := open(t, store, graph.Options{SliceSize: 100, Queued: queues.Queued})
+	for i, want := range []batch.Outcome{batch.Placed, batch.Superseded, batch.Placed} {
+		var b batch.Batch
+		b.AddResync([]byte(did), batch.Cause{Reason: "operator"})
+		apply(t, s, "", &b)
+		_, row := account(t, s, did)
+		b.Reset()
+		b.AddSnapshot(&batch.Snapshot{DID: []byte(did), Rev: rkeyAt(1 << 49), Data: make([]byte, 32), Generation: row.Generation, First: true, Last: true})
+		for n := range 300 {
+			b.AddPut(kindOf("follow"), rkeyAt(uint64(n+1)<<34), fmt.Appendf(nil, "did:web:s%d.%d.example.com", n, min(i, 1)))
+		}
+		apply(t, s, "", &b)
+		if erase(t, s); b.Outcome(0) != want {
+			t.Errorf("snapshot %d is %v, want %v", i, b.Outcome(0), want)
+		}
+		verify(t, store)
+	}
 }

@@ -53,7 +53,7 @@ func (e *events) snapshot(ev *batch.Event, as *actorState) {
 		}
 		row.Placing, row.changed = ev.Rev, true
 	}
-	if as.manyStored {
+	if as.manyStored || ev.Flags&batch.IsDamaged != 0 { // the event was too large
 		as.startOver(e, ev)
 		return
 	}

@@ -335,7 +335,7 @@ func (e *events) forget(as *actorState, row *queueRow) {
 }
 
 // startOver has a repo fetched again, in a state that is not older than the index's, because ev needs too many notes, or is a snapshot that
-// replaces too many records. These are erased first.
+// changes too much for one write. Then the stored records are erased first.
 func (as *actorState) startOver(e *events, ev *batch.Event) {
 	if ev.Kind == batch.EventSnapshot {
 		e.batch.SetOutcome(ev.Seq, batch.Superseded)
@@ -345,7 +345,7 @@ func (as *actorState) startOver(e *events, ev *batch.Event) {
 		row.Told, row.Placing = max(row.Told, as.now.Rev), 0
 		e.forget(as, row)
 	}
-	if as.manyStored {
+	if !as.manyNotes {
 		as.now.Flags |= format.FlagErasing
 		e.erasing = append(e.erasing, as.id)
 	}

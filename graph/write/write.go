@@ -63,7 +63,7 @@ type Result struct {
 
 	Replays        int                 // events dropped because they had been applied before
 	Hidden         map[dict.ID]bool    // accounts that were hidden (true) or shown again
-	Erasing        []dict.ID           // accounts whose stored records must now be erased: deleted, or replaced by an archive's #sync
+	Erasing        []dict.ID           // accounts whose stored records must now be erased: deleted, or replaced
 	Sets           []SetChange         // by set, then member; valid until the next attempt
 	Added, Removed *[kinds.Max + 1]int // members that sets gained and lost, by kind
 }
