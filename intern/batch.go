@@ -118,9 +118,6 @@ func (b *Batch) Retry() {
 	}
 }
 
-// Len returns the number of strings, including authors.
-func (b *Batch) Len() int { return len(b.items) }
-
 // partition returns the partition from whose shards an item's id is drawn.
 func (b *Batch) partition(s dict.Settings, it *batchItem) uint8 {
 	if it.ns != dict.DID || s.Partitions == 1 {

@@ -16,6 +16,9 @@ import (
 	"skein.blue/internal/sim/memkv"
 )
 
+// Len returns the number of strings, including authors.
+func (b *Batch) Len() int { return len(b.items) }
+
 // named is a string of a namespace.
 type named struct {
 	ns dict.Namespace
@@ -124,9 +127,7 @@ func (w *twin) equalAuthors(t *testing.T, r kv.Reader, ids []dict.ID) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	must(t, err)
 }
 
 // equals fails unless the store's dictionary equals the twin in both directions.
