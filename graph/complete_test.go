@@ -606,7 +606,10 @@ func (n *net) place(i int) {
 	if f.next++; outcome == batch.Placed {
 		n.did["part"]++
 	} else if after, row := n.account(f.account); row != nil && row.Reason == "many_changes" && row.Generation > f.generation {
-		n.did[fmt.Sprint("many changes, erasing=", after.Has(format.FlagErasing))]++
+		erasing := after.Has(format.FlagErasing)
+		if n.did[fmt.Sprint("many changes, erasing=", erasing)]++; erasing && time.Until(row.Due) < 5*time.Second {
+			n.t.Fatalf("the repo is fetched while its records are erased: %+v", row)
+		}
 	}
 	if outcome != batch.Placed || sn.Last {
 		n.fetches = slices.Delete(n.fetches, i, i+1)

@@ -68,7 +68,11 @@ func (m *Manager) PlaceCAR(ctx context.Context, in io.Reader) (p Placed, err err
 	m.o.Metrics.dropped(wire.SpaceSubject, r.Spaces)
 	f.placer.flush(ctx)
 	err = <-done
-	if err == nil && p.Outcome == batch.Placed.String() {
+	switch {
+	case err != nil:
+	case p.Outcome == batch.Superseded.String():
+		err = errors.New("the account has changed meanwhile, or has so many other records that these are erased first; send the file again in a minute")
+	case p.Outcome == batch.Placed.String():
 		f.fetched.Add(1)
 		f.records.Add(int64(p.Records))
 		m.queue.placedByHand(p.DID)

@@ -231,8 +231,8 @@ func TestSuperseded(t *testing.T) {
 			m := idle(t, Options{})
 			must(t, m.Resync(t.Context(), batch.Cause{Reason: "test"}, a.did))
 			j, _, _ := m.queue.sched.next(time.Now(), [methods]bool{true, true})
-			before := j.generation
-			_, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); return true })
+			before, due := j.generation, time.Now().Add(time.Minute)
+			_, err := m.o.Store.ChangeResync(t.Context(), a.did, func(r *format.Resync) bool { r.Generation += uint64(c.stored); r.Due = due; return true })
 			must(t, err)
 			if c.removed {
 				if p, err := m.PlaceCAR(t.Context(), bytes.NewReader(a.car())); err != nil || p.Outcome != batch.Placed.String() {
@@ -247,6 +247,9 @@ func TestSuperseded(t *testing.T) {
 			next := m.queue.sched.jobs[a.did]
 			if (next != nil) != (c.want != 0) || next != nil && (next.generation != before+uint64(c.want) || next.running || next.again || next.index < 0) {
 				t.Errorf("in memory: %+v, want generation %d", next, before+uint64(c.want))
+			}
+			if next != nil && !c.removed && next.due.Before(due.Add(-time.Second)) {
+				t.Errorf("due %v, want %v", next.due, due)
 			}
 		})
 	}

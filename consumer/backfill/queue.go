@@ -249,7 +249,11 @@ func (q *Queue) superseded(j *job, row *graph.Resync, err error) {
 	case row != nil:
 		j.generation = row.Generation
 	}
-	q.again(j, soon(), 0)
+	due := soon()
+	if row != nil && row.Due.After(due) { // its records are being erased first
+		due = row.Due
+	}
+	q.again(j, due, 0)
 }
 
 // mostBusy is how often a host, the memory or the directory may be busy before that counts as a try.

@@ -121,6 +121,7 @@ func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32, st
 		return
 	case batch.EventSnapshot:
 		e.batch.SetOutcome(ev.Seq, batch.Superseded)
+		as.awaitErased(e)
 		return
 	case batch.EventCommit:
 		ev.Ops, ev.Flags = batch.Span{}, ev.Flags&^batch.HasData|batch.IsDamaged
@@ -132,7 +133,14 @@ func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32, st
 		e.markMissed(as, "back")
 	}
 	if row := as.inQueue(); row != nil && row.changed {
-		row.Due = e.now.Add(eraseWait)
+		as.awaitErased(e)
+	}
+}
+
+// awaitErased has the repo, if it is queued, fetched once its records may have been erased.
+func (as *actorState) awaitErased(e *events) {
+	if row := as.inQueue(); row != nil {
+		row.Due, row.changed = e.now.Add(eraseWait), true
 	}
 }
 

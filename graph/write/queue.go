@@ -348,6 +348,7 @@ func (as *actorState) startOver(e *events, ev *batch.Event) {
 	if !as.manyNotes {
 		as.now.Flags |= format.FlagErasing
 		e.erasing = append(e.erasing, as.id)
+		as.awaitErased(e)
 	}
 }
 
