@@ -39,9 +39,8 @@ func TestFeedsWithoutPosts(t *testing.T) {
 		t.Errorf("an index without posts: %v", err)
 	}
 	var qo query.Options
-	if qo.Feeds, err = feed.New(o); err != nil {
-		t.Fatal(err)
-	}
+	qo.Feeds, err = feed.New(o)
+	must(t, err)
 	w.serve(qo)
 	rng := rand.New(rand.NewPCG(4, 51))
 	dead, replies, hidden, seq := map[string]bool{}, map[string]bool{}, map[string]bool{}, int64(0)

@@ -70,9 +70,8 @@ func (w *viewers) insert(did string) {
 func (w *viewers) serveAs(host string, d identity.Directory, o query.Options) {
 	w.t.Helper()
 	var err error
-	if o.Service, err = query.NewService(host, new(identities.Broker).Over(d)); err != nil {
-		w.t.Fatal(err)
-	}
+	o.Service, err = query.NewService(host, new(identities.Broker).Over(d))
+	must(w.t, err)
 	if o.Feeds, err = feed.New(feed.Options{Path: w.path, Service: o.Service.DID()}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -35,9 +35,12 @@ type Event struct {
 }
 
 // SetAside makes a commit, rows of an archive, or a snapshot an event whose operations cannot be read (docs/semantics.md#s22). It reports
-// whether the event was one with operations.
+// whether that changes what the event does: a snapshot without operations removes the stored records.
 func (e *Event) SetAside() bool {
-	if e.Kind != EventCommit && e.Kind != EventArchived && e.Kind != EventSnapshot || e.Ops.IsEmpty() {
+	switch {
+	case e.Kind == EventSnapshot && e.Flags&IsDamaged == 0:
+	case (e.Kind == EventCommit || e.Kind == EventArchived) && !e.Ops.IsEmpty():
+	default:
 		return false
 	}
 	e.Ops, e.Flags = Span{}, e.Flags&^HasData|IsDamaged

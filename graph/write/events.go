@@ -108,7 +108,7 @@ const eraseWait = 10 * time.Second
 // desynchronized, and fetched later, unless the erasure is stuck: nothing could be placed. The account stays hidden: with its
 // repo comes the answer whether it is active.
 func (e *events) whileErasing(ev *batch.Event, as *actorState, source uint32, stuck bool) {
-	hidden := as.now.Has(format.FlagHidden)
+	hidden := as.now.Has(format.FlagHidden) && as.now.DeletionSource != 0 // else its status is as the stream says
 	if stuck {
 		as.changed = true
 		defer as.dequeue()

@@ -115,9 +115,20 @@ func TestSnapshotTooLarge(t *testing.T) {
 			b.AddPut(kindOf("follow"), rkeyAt(uint64(n+1)<<34), fmt.Appendf(nil, "did:web:s%d.%d.example.com", n, min(i, 1)))
 		}
 		apply(t, s, "", &b)
-		if erase(t, s); b.Outcome(0) != want {
-			t.Errorf("snapshot %d is %v, want %v", i, b.Outcome(0), want)
+		got := b.Outcome(0)
+		b.Reset()
+		b.AddAccount(batch.Seq(2*i+1), []byte(did), false, false)
+		b.AddAccount(batch.Seq(2*i+2), []byte(did), true, false)
+		apply(t, s, "relay", &b)
+		if st, _ := account(t, s, did); got != want || st.Has(format.FlagHidden) {
+			t.Errorf("snapshot %d is %v, want %v; its account is active: %+v", i, got, want, st)
 		}
+		erase(t, s)
 		verify(t, store)
+	}
+	var b batch.Batch
+	b.AddSnapshot(&batch.Snapshot{DID: []byte(did)})
+	if e := b.Event(0); !e.SetAside() || e.SetAside() {
+		t.Error("a snapshot without records is not set aside once")
 	}
 }

@@ -134,6 +134,7 @@ func (w *LastingWatch) follow(ctx context.Context) error {
 				Why   string `json:"message"`
 			}
 			if err := json.Unmarshal(data, &m); err != nil || m.Error+m.Cursor == "" {
+				silent.Reset(silentMost)
 				if !lines.Scan() { // the connection ended within the line
 					break
 				}

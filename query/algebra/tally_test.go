@@ -192,9 +192,7 @@ func TestTallyIsBounded(t *testing.T) {
 	}
 	full := Tally{used: MostResults}
 	full.Next(0, 1)
-	if err := full.Add(t.Context(), []uint64{1}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, full.Add(t.Context(), []uint64{1}, nil))
 	if err := full.Count(); err == nil || err.Error() != "of expands to more than 4259840 different results; ask about fewer members" {
 		t.Errorf("a different result too many: %v", err)
 	}

@@ -449,18 +449,16 @@ func (n *network) killPDS() {
 func (n *network) startPDS() {
 	n.t.Helper()
 	var err error
-	if n.pds, err = n.kit.PDS(n.log, n.plcPort, n.pdsPort, n.data); err != nil {
-		n.t.Fatal(err)
-	}
+	n.pds, err = n.kit.PDS(n.log, n.plcPort, n.pdsPort, n.data)
+	must(n.t, err)
 }
 
 func (n *network) killRelay() {
 	n.relay.Kill()
 	n.kills["relay"]++
 	var err error
-	if n.relay, err = n.kit.Relay(n.log, n.plcPort, n.relayPort, n.metricsPort, n.relayDir()); err != nil {
-		n.t.Fatal(err)
-	}
+	n.relay, err = n.kit.Relay(n.log, n.plcPort, n.relayPort, n.metricsPort, n.relayDir())
+	must(n.t, err)
 }
 
 // replacePDS replaces the followed PDS by one without data. The index must wait for an
