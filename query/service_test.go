@@ -72,9 +72,8 @@ func (w *viewers) serveAs(host string, d identity.Directory, o query.Options) {
 	var err error
 	o.Service, err = query.NewService(host, new(identities.Broker).Over(d))
 	must(w.t, err)
-	if o.Feeds, err = feed.New(feed.Options{Path: w.path, Service: o.Service.DID()}); err != nil {
-		w.t.Fatal(err)
-	}
+	o.Feeds, err = feed.New(feed.Options{Path: w.path, Service: o.Service.DID()})
+	must(w.t, err)
 	w.serve(o)
 }
 

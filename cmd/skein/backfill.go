@@ -213,6 +213,9 @@ func (a *admin) inPlace(ctx context.Context, dids []string) error {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
+	if resp.StatusCode != http.StatusOK {
+		return outward.AnswerOf(resp)
+	}
 	missing, rows := 0, bufio.NewScanner(resp.Body)
 	for rows.Scan() {
 		var row struct{ DID string }

@@ -164,9 +164,8 @@ func runConstellation(t *testing.T, lines []string, account, dir string) (base s
 	lines = append(lines, jetstreamLines(&oracle.Event{Type: oracle.CommitEvent, Seq: 1 << 30, DID: account, Rev: oracle.TID(3 << 59), Ops: []oracle.Op{{Kind: "block", Rkey: "x", Subject: sentinel}}}, map[string]bool{})...)
 	began := time.Now()
 	for _, line := range lines {
-		if _, err := out.WriteString(line + "\n"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = out.WriteString(line + "\n")
+		must(t, err)
 	}
 	must(t, out.Flush())
 	base = "http://127.0.0.1:" + port
